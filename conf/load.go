@@ -1,51 +1,162 @@
-// Package conf reads the host profile: what the administrator wants.
-//
-// It owns the profile's keys, their defaults, units and rules, and the diagnostics that point into the files. It does
-// not know units, systemd or the running host.
 package conf
 
-// Load reads the profile at path (host.toml) and the files of the directory beside it with the same name and ".d"
-// instead of ".toml" (host.d/*.toml, in name order); a later file's keys win. It reports all problems at once. The
-// Profile is nil exactly when diags.HasErrors().
-func Load(path string) (p *Profile, diags Diagnostics) {
-	panic("not written yet")
-}
-
-// Diagnostics are the problems of a profile, ordered by file, line and column.
-type Diagnostics []Diagnostic
-
-// Diagnostic is one problem and the place it points to.
-type Diagnostic struct {
-	Severity Severity
-	Pos      Pos
-	Message  string // lower case, without a full stop
-	Hint     string // what to do instead; may be empty
-	Line     string // the text of the line Pos points to, without its end; empty when there is none
-}
-
-// Severity tells errors, which stop everything, from warnings.
-type Severity string
-
-// The values of Severity.
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 )
 
-// Pos is a place in a file. Line and Column count from 1, Column in characters; both are 0 when only the file is meant.
-type Pos struct {
-	File   string
-	Line   int
-	Column int
-	Length int // characters to underline, at least 1
+// Schema is the version of the profile's format that this program reads.
+const Schema = 1
+
+// Limits on what is read.
+const (
+	maxProfile  = 1 << 20 // bytes of one file; a host with a hundred instances needs 50 kB
+	maxProblems = 500     // more are counted, not listed
+)
+
+// Load reads the profile at path (host.toml) and the files of the directory beside it with the same name and ".d"
+// instead of ".toml" (host.d/*.toml, in name order). Tables are merged key by key; of other values the last file's
+// wins. It reports all problems at once. The Profile is nil exactly when diags.HasErrors().
+//
+// Load also looks at the files with secrets that the profile names: who may read and who may replace them, and which
+// variables an env_file sets. Without the right to see them it warns instead.
+func Load(path string) (p *Profile, diags Diagnostics) {
+	return load(path, files{root: "/", owner: 0})
 }
 
-// HasErrors reports whether any of the diagnostics is an error.
-func (ds Diagnostics) HasErrors() bool {
-	for _, d := range ds {
-		if d.Severity == Error {
-			return true
+func load(path string, secrets files) (*Profile, Diagnostics) {
+	l := &loader{secrets: secrets}
+	root := l.read(path)
+	if root == nil {
+		return nil, l.result()
+	}
+	p := &Profile{Host: defaultHost(), Files: l.files}
+	if l.checkSchema(root) {
+		l.decode(root, p)
+		if !l.partial {
+			p.fillDefaults(root)
+			l.check(root, p)
 		}
 	}
-	return false
+	if l.diags.HasErrors() {
+		p = nil
+	}
+	return p, l.result()
+}
+
+// loader collects what Load finds.
+type loader struct {
+	secrets files
+	files   []string // read, in merge order
+	partial bool     // a file could not be read: what it may define is not missed
+	diags   Diagnostics
+	more    int // problems beyond maxProblems
+}
+
+func (l *loader) result() Diagnostics {
+	ds := l.diags.sorted(l.files)
+	if l.more > 0 {
+		ds = append(ds, Diagnostic{Severity: Error, Pos: Pos{File: l.files[0]},
+			Message: fmt.Sprintf("%d more problems are not shown", l.more)})
+	}
+	return ds
+}
+
+// read reads and merges all the files. It returns nil when none could be read.
+func (l *loader) read(path string) (merged *node) {
+	layers, err := layersOf(path)
+	l.files = append([]string{path}, layers...)
+	if err != nil {
+		l.unreadable(layerDir(path), "cannot list the directory", err)
+	}
+	for _, name := range l.files {
+		layer := l.readFile(name)
+		switch {
+		case layer == nil:
+			l.partial = true
+		case merged == nil:
+			merged = layer
+		default:
+			merged.merge(layer)
+		}
+	}
+	return merged
+}
+
+// layerDir names the directory of the files that are laid over a profile.
+func layerDir(path string) string { return strings.TrimSuffix(path, ".toml") + ".d" }
+
+func layersOf(path string) (names []string, err error) {
+	dir := layerDir(path)
+	entries, err := os.ReadDir(dir) // in name order
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".toml") && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	return names, err
+}
+
+// readFile returns the keys of one file, or nil after reporting why there are none.
+func (l *loader) readFile(name string) *node {
+	data, err := readRegular(name, maxProfile)
+	if err != nil {
+		l.unreadable(name, "cannot read the profile", err)
+		return nil
+	}
+	src := newSource(name, strings.TrimPrefix(string(data), "\ufeff")) // a byte order mark
+	if at := notText(src.text); at >= 0 {
+		l.on(src, span{at, at + 1}, nil, fmt.Sprintf("not a text file: it holds a byte 0x%02x", src.text[at]),
+			"a profile is TOML in UTF-8")
+		return nil
+	}
+	root, tooDeep := locate(src)
+	if tooDeep != nil {
+		l.on(src, *tooDeep, nil, fmt.Sprintf("nested more than %d levels deep", maxDepth), "")
+		return nil
+	}
+	values, err := parse(src.text)
+	if err != nil {
+		l.syntax(src, root, err)
+		return nil
+	}
+	root.fill(values)
+	return root
+}
+
+// unreadable reports a file or directory that cannot be read.
+func (l *loader) unreadable(name, what string, err error) {
+	d := Diagnostic{Severity: Error, Pos: Pos{File: name}, Message: fmt.Sprintf("%s: %v", what, cause(err))}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		d.Hint = "write one, or name another with --profile"
+	case errors.Is(err, os.ErrPermission):
+		d.Hint = "run as root"
+	}
+	l.report(d)
+}
+
+// checkSchema reports whether the profile is of a version that this program knows, as far as it says.
+func (l *loader) checkSchema(root *node) bool {
+	n := root.child("schema")
+	if n == nil {
+		return true // reported with other missing keys
+	}
+	version, ok := n.value.(int64)
+	if !ok || version == Schema {
+		return true
+	}
+	if version > Schema {
+		l.wrongValue(n, place{"schema"}, faultf("is %d, which this vllmhost does not know yet", version).
+			hinted("it reads schema %d; a newer vllmhost reads this one", Schema))
+		return false
+	}
+	l.wrongValue(n, place{"schema"}, faultf("is %d, which never existed", version).hinted("write schema = %d", Schema))
+	return true
 }

@@ -1,0 +1,117 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"vllmhost/hostctl/proc"
+	"vllmhost/unitgen"
+)
+
+// Await decides when a started instance counts as ready.
+type Await struct{ Hook }
+
+const (
+	// Nothing signals that a socket listens, so this polls; it bounds the delay from "answers" to "ready".
+	pollInterval = 20 * time.Millisecond
+	// How often systemd hears how the start is going.
+	reportInterval = time.Second
+	// vLLM swallows the SIGTERM that comes while its engine loads, and obeys a second one.
+	termInterval = 2 * time.Second
+	// How much longer a start that moves may take, each time it is seen to move.
+	extension = time.Minute
+)
+
+// Run waits until the engine with the main process env.MainPID serves, and returns nil then. It returns an error as soon
+// as that process ends, when another process answers in its place, when the start stands still for StallTimeout or
+// takes longer than StartTimeout. When ctx ends, which is systemd stopping a unit that is still loading, it sends
+// SIGTERM until the engine is gone.
+func (a *Await) Run(ctx context.Context, instance string, env Environment) error {
+	s, _, err := a.loaded(ctx, unitgen.UnitName(instance))
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(env.MainPID)
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("cannot find the engine's process: MAINPID is %q", env.MainPID)
+	}
+	cgroup, err := unitCgroup(pid)
+	if err != nil {
+		return ended(pid)
+	}
+	died := make(chan error, 1)
+	go func() { died <- proc.WaitExit(context.WithoutCancel(ctx), pid) }()
+
+	err = a.ready(ctx, s, cgroup, env.APIKey, died, pid)
+	if ctx.Err() == nil {
+		return err
+	}
+	terminate(pid, died)
+	return errors.New("stopped while loading")
+}
+
+func (a *Await) ready(ctx context.Context, s unitgen.Section, cgroup, apiKey string, died <-chan error, pid int) error {
+	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
+	defer cancel()
+	began := time.Now()
+	poll, report := time.NewTicker(pollInterval), time.NewTicker(reportInterval)
+	defer poll.Stop()
+	defer report.Stop()
+	moving := newMovement(cgroup)
+	for {
+		select {
+		case <-died:
+			return ended(pid)
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %s (start_timeout)", s.StartTimeout)
+		case <-report.C:
+			a.report(s, moving, began)
+		case <-poll.C:
+			proof, err := prove(ctx, s, cgroup, apiKey)
+			if errors.Is(err, errNotListening) {
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if err == nil {
+				a.Notify(fmt.Sprintf("STATUS=Serving %s on %s", proof.Model, s.Where()))
+				a.Log.Info(fmt.Sprintf("ready after %.1fs: owns %s, answers as %q, a token after %.1fs",
+					time.Since(began).Seconds(), s.Where(), proof.Model, proof.FirstToken.Seconds()))
+				return nil
+			}
+		}
+	}
+}
+
+// report tells systemd how the start is going, and asks for more time while it moves.
+func (a *Await) report(s unitgen.Section, moving *movement, began time.Time) {
+	state := fmt.Sprintf("STATUS=Loading for %s, not listening on %s yet", time.Since(began).Round(time.Second), s.Where())
+	if moving.moved() {
+		state += fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", max(s.StallTimeout, extension).Microseconds())
+	}
+	a.Notify(state)
+}
+
+func ended(pid int) error {
+	return fmt.Errorf("the engine (pid %d) ended before it was ready; its last lines are in the journal above", pid)
+}
+
+// terminate sends SIGTERM until the process is gone. systemd kills what is left at TimeoutStopSec.
+func terminate(pid int, died <-chan error) {
+	for {
+		select {
+		case <-died:
+			return
+		case <-time.After(termInterval):
+			// The pid cannot be another process's: systemd reaps it only once we see it gone.
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				return
+			}
+		}
+	}
+}

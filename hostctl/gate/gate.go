@@ -1,0 +1,103 @@
+// Package gate is what stands before and after an engine's start: guard lets an instance start only when nothing else
+// holds what it needs, await lets it count as started only when it serves.
+//
+// Both run as root hooks of the unit, also after a crash, a reboot or a plain "systemctl start". They read the unit's
+// [X-Vllmhost] section and never the profile, and they stop or kill nothing but their own unit.
+package gate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"vllmhost/hostctl/systemd"
+	"vllmhost/unitgen"
+)
+
+// Systemd is what the hooks ask of systemd.
+type Systemd interface {
+	Unit(ctx context.Context, name string) (systemd.UnitStatus, error)
+	Units(ctx context.Context, pattern string) ([]systemd.UnitStatus, error)
+	QueueStop(ctx context.Context, name string) error
+}
+
+// Hook is what guard and await share.
+type Hook struct {
+	Systemd Systemd
+	// Notify sends lines to systemd, as sd_notify(3) has them: STATUS=, EXTEND_TIMEOUT_USEC=.
+	Notify func(state string)
+	Log    *slog.Logger
+}
+
+// Refusal is why an instance may not start, and what to type about it.
+type Refusal struct {
+	Why  string
+	Hint string // may be empty
+}
+
+func (r *Refusal) Error() string { return r.Why }
+
+// Environment is what a hook keeps of the environment systemd gives it. The rest is the engine's own, and not to be
+// trusted in a process of root's.
+type Environment struct {
+	MainPID      string // of the engine, in ExecStartPost= only
+	InvocationID string
+	APIKey       string // VLLM_API_KEY, from the unit's EnvironmentFile=
+}
+
+// TakeEnvironment reads a hook's environment and clears it, but for what sd_notify(3) and the journal need.
+func TakeEnvironment() Environment {
+	env := Environment{
+		MainPID:      os.Getenv("MAINPID"),
+		InvocationID: os.Getenv("INVOCATION_ID"),
+		APIKey:       os.Getenv("VLLM_API_KEY"),
+	}
+	keep := map[string]string{}
+	for _, name := range []string{"NOTIFY_SOCKET", "JOURNAL_STREAM"} {
+		if value, set := os.LookupEnv(name); set {
+			keep[name] = value
+		}
+	}
+	os.Clearenv()
+	for name, value := range keep {
+		os.Setenv(name, value)
+	}
+	return env
+}
+
+// maxUnitFile is far above what a unit with the longest command line allowed can have, in bytes.
+const maxUnitFile = 1 << 20
+
+// loaded returns the [X-Vllmhost] section of the unit as systemd has it loaded, with its state.
+func (h *Hook) loaded(ctx context.Context, unit string) (unitgen.Section, systemd.UnitStatus, error) {
+	status, err := h.Systemd.Unit(ctx, unit)
+	if err != nil {
+		return unitgen.Section{}, status, err
+	}
+	section, err := sectionOf(status)
+	return section, status, err
+}
+
+func sectionOf(status systemd.UnitStatus) (unitgen.Section, error) {
+	text, err := readUnit(status.FragmentPath)
+	if err != nil {
+		return unitgen.Section{}, fmt.Errorf("cannot read the unit %q: %v", status.Name, err)
+	}
+	section, err := unitgen.ParseSection(text)
+	if err != nil {
+		return section, fmt.Errorf("cannot use the unit %q: %w", status.FragmentPath, err)
+	}
+	return section, nil
+}
+
+func readUnit(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxUnitFile {
+		return nil, fmt.Errorf("%s is not a unit file", path)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,172 @@
+package swap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"syscall"
+	"testing"
+
+	"vllmhost/hostctl/systemd"
+	"vllmhost/unitgen"
+)
+
+// fakeHost is a host in memory whose every call can be made to fail. Two units that conflict never run together on it:
+// a start beside a running one is an error, as the guard would make it.
+type fakeHost struct {
+	text    map[string]string // unit files
+	pending map[string]string
+	boot    map[string]bool
+	active  map[string]string // running units, with the text they were started with
+
+	calls  int
+	before func(call int, op string) error // may fail a call
+	broken map[string]bool                 // texts that do not come up
+}
+
+func (h *fakeHost) call(op, name string) error {
+	h.calls++
+	if h.before == nil {
+		return nil
+	}
+	return h.before(h.calls, op+" "+name)
+}
+
+// state is all of a host that a rollback must restore.
+type state struct {
+	Text, Pending, Active map[string]string
+	Boot                  map[string]bool
+}
+
+func (h *fakeHost) state() state {
+	boot := map[string]bool{}
+	for name, on := range h.boot {
+		if on {
+			boot[name] = true
+		}
+	}
+	return state{maps.Clone(h.text), maps.Clone(h.pending), maps.Clone(h.active), boot}
+}
+
+func (h *fakeHost) Unit(_ context.Context, name string) (systemd.UnitStatus, error) {
+	s := systemd.UnitStatus{Name: name, Load: "loaded", Active: "inactive", Sub: "dead"}
+	if _, on := h.active[name]; on {
+		s.Active, s.Sub, s.ControlGroup = "active", "running", "/system.slice/"+name
+	}
+	return s, h.call("Unit", name)
+}
+
+func (h *fakeHost) Start(_ context.Context, name string) error {
+	if err := h.call("Start", name); err != nil {
+		return err
+	}
+	for other := range h.active {
+		if other != name {
+			return fmt.Errorf("cannot start %q: %s runs", name, other)
+		}
+	}
+	if h.broken[h.text[name]] {
+		return fmt.Errorf("cannot start %q: job failed", name)
+	}
+	h.active[name] = h.text[name]
+	return nil
+}
+
+func (h *fakeHost) Stop(_ context.Context, name string) error {
+	if err := h.call("Stop", name); err != nil {
+		return err
+	}
+	delete(h.active, name)
+	return nil
+}
+
+func (h *fakeHost) Kill(_ context.Context, name string, _ syscall.Signal) error {
+	return h.call("Kill", name)
+}
+
+func (h *fakeHost) ResetFailed(_ context.Context, name string) error {
+	return h.call("ResetFailed", name)
+}
+
+func (h *fakeHost) ReloadIfNeeded(context.Context, ...string) (bool, error) {
+	return false, h.call("Reload", "")
+}
+
+func (h *fakeHost) Watch(_ context.Context, name string) (<-chan systemd.UnitStatus, error) {
+	updates := make(chan systemd.UnitStatus)
+	close(updates)
+	return updates, h.call("Watch", name)
+}
+
+func (h *fakeHost) Prove(_ context.Context, s unitgen.Section) (string, error) {
+	name := unitgen.UnitName(s.Instance)
+	if _, on := h.active[name]; !on {
+		return "", fmt.Errorf("%s does not run", name)
+	}
+	return "proven", h.call("Prove", name)
+}
+
+func (h *fakeHost) Members(cgroup string) ([]int, error) { return nil, h.call("Members", cgroup) }
+
+// files is one of a fakeHost's two directories.
+type files struct {
+	h    *fakeHost
+	op   string
+	text map[string]string
+}
+
+func (f files) Write(name string, text []byte) error {
+	if err := f.h.call("Write"+f.op, name); err != nil {
+		return err
+	}
+	f.text[name] = string(text)
+	return nil
+}
+
+func (f files) Remove(name string) error {
+	if err := f.h.call("Remove"+f.op, name); err != nil {
+		return err
+	}
+	delete(f.text, name)
+	return nil
+}
+
+func (f files) Enable(name, _ string) error {
+	if err := f.h.call("Enable", name); err != nil {
+		return err
+	}
+	f.h.boot[name] = true
+	return nil
+}
+
+func (f files) Disable(name, _ string) error {
+	if err := f.h.call("Disable", name); err != nil {
+		return err
+	}
+	f.h.boot[name] = false
+	return nil
+}
+
+// silent is a Progress that says nothing.
+type silent struct{}
+
+func (silent) Begin(string)       {}
+func (silent) Detail(string)      {}
+func (silent) Done(string)        {}
+func (silent) Fail(string)        {}
+func (silent) Undo(string)        {}
+func (silent) Announce(*Plan)     {}
+func (silent) Lost(string, error) {}
+
+func (h *fakeHost) runner(t *testing.T) *Runner {
+	record, err := Create(t.TempDir(), Entry{Op: "swap", ID: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(record.Close)
+	return &Runner{Systemd: h, Files: files{h, "", h.text}, Pending: files{h, "Pending", h.pending},
+		Prover: h, Cgroups: h, Progress: silent{}, Record: record}
+}
+
+var errInjected = errors.New("injected")

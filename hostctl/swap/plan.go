@@ -1,0 +1,163 @@
+// Package swap moves the host from one set of instances to another, so that it always ends in a proven state.
+//
+// It owns the plan, the steps with what undoes them, their runner, and the record. What it does to the host it does
+// through the interfaces declared here; it decides nothing about units' texts and prints nothing.
+package swap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"vllmhost/hostctl/systemd"
+	"vllmhost/unitgen"
+)
+
+// Fact is what is known of one unit of ours before a swap.
+type Fact struct {
+	Section unitgen.Section // of the installed text
+	Text    []byte          // as installed; nil when only Pending exists
+	Pending []byte          // the definition that a swap would install, or nil
+	Edited  bool            // changed by hand since it was written
+	Enabled bool            // starts at boot
+	Status  systemd.UnitStatus
+}
+
+func (f Fact) unit() string { return unitgen.UnitName(f.Section.Instance) }
+
+// running reports whether the unit runs or will by itself: active, starting, stopping, or waiting for a restart.
+func (f Fact) running() bool { return f.Status.Active != "inactive" && f.Status.Active != "failed" }
+
+// Plan says what a swap will do. It is made from facts alone and changes nothing.
+type Plan struct {
+	ID string
+	// New are the instances to start, with the text to install where it differs from the present one.
+	New []Target
+	// Stop are the running instances that conflict with New, in the order to stop them.
+	Stop []unitgen.Section
+	// Displaced are instances that start at boot now and conflict with New.
+	Displaced []string
+}
+
+// Target is an instance that a swap starts.
+type Target struct {
+	Section unitgen.Section // of the definition to start
+	Install []byte          // text to install first; nil when the installed one is right
+	Before  []byte          // the installed text; nil when there is none
+	Enabled bool            // already starts at boot
+}
+
+// Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
+func (p *Plan) Summary() string {
+	old := "nothing"
+	if len(p.Stop) > 0 {
+		old = sides(p.Stop)
+	}
+	return old + " -> " + sides(p.sections())
+}
+
+func (p *Plan) sections() []unitgen.Section {
+	var ss []unitgen.Section
+	for _, t := range p.New {
+		ss = append(ss, t.Section)
+	}
+	return ss
+}
+
+func sides(sections []unitgen.Section) string {
+	var parts []string
+	for _, s := range sections {
+		where := s.Where()
+		if gpus := s.GPUText(); gpus != "-" {
+			where += ", GPUs " + gpus
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", s.Instance, where))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Problem is a reason to refuse a swap before anything is touched.
+type Problem struct {
+	ID    string // what was looked at: unit, model, conflict
+	Text  string
+	Hints []string
+}
+
+// NewPlan works out what a swap to the named instances stops, starts and enables. Problems that forbid it are returned
+// all at once, with a nil Plan.
+func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
+	p := &Plan{ID: id}
+	var problems []Problem
+	for _, name := range names {
+		i := slices.IndexFunc(facts, func(f Fact) bool { return f.Section.Instance == name })
+		if i < 0 {
+			problems = append(problems, Problem{"unit", fmt.Sprintf("instance %q has no unit", name), []string{"vllmhost apply"}})
+			continue
+		}
+		target, problem := newTarget(facts[i])
+		if problem != nil {
+			problems = append(problems, *problem)
+		}
+		for _, other := range p.New {
+			if why := unitgen.Conflict(target.Section, other.Section); why != "" {
+				problems = append(problems, Problem{"conflict", fmt.Sprintf("%s and %s cannot run together: %s",
+					other.Section.Instance, name, why), nil})
+			}
+		}
+		p.New = append(p.New, target)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	for _, f := range facts {
+		named := slices.Contains(names, f.Section.Instance)
+		if !named && !p.conflicts(f.Section) {
+			continue
+		}
+		if f.running() {
+			p.Stop = append(p.Stop, f.Section)
+		}
+		if f.Enabled && !named {
+			p.Displaced = append(p.Displaced, f.Section.Instance)
+		}
+	}
+	return p, nil
+}
+
+func newTarget(f Fact) (Target, *Problem) {
+	t := Target{Section: f.Section, Before: f.Text, Enabled: f.Enabled}
+	if f.Edited {
+		return t, &Problem{"unit", fmt.Sprintf("%s was edited by hand since vllmhost wrote it", f.unit()), []string{
+			"vllmhost apply --diff", "vllmhost apply --force " + f.Section.Instance}}
+	}
+	if f.Status.Load == "masked" {
+		return t, &Problem{"unit", f.unit() + " is masked", []string{"systemctl unmask " + f.unit()}}
+	}
+	if f.Pending == nil {
+		return t, nil
+	}
+	s, err := unitgen.ParseSection(f.Pending)
+	if err != nil || unitgen.Edited(f.Pending) {
+		return t, &Problem{"unit", fmt.Sprintf("the pending definition of %s is damaged", f.unit()), []string{"vllmhost apply"}}
+	}
+	t.Section, t.Install = s, f.Pending
+	return t, nil
+}
+
+func (p *Plan) conflicts(s unitgen.Section) bool {
+	return slices.ContainsFunc(p.New, func(t Target) bool { return unitgen.Conflict(s, t.Section) != "" })
+}
+
+// Idle reports whether the plan has nothing to do but prove: what it would start is all that runs and starts at boot.
+func (p *Plan) Idle() bool {
+	if len(p.Displaced) > 0 || len(p.Stop) != len(p.New) {
+		return false
+	}
+	for _, t := range p.New {
+		same := func(s unitgen.Section) bool { return s.Instance == t.Section.Instance }
+		if t.Install != nil || !t.Enabled || !slices.ContainsFunc(p.Stop, same) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,228 @@
+package swap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vllmhost/hostctl/systemd"
+	"vllmhost/unitgen"
+)
+
+// unitText is a unit as vllmhost would write it, as far as a plan looks at it.
+func unitText(instance string, extra string) string {
+	w := fmt.Sprintf("[Service]\nExecStart=:/bin/vllm %s\n\n[X-Vllmhost]\nFormat=1\nInstance=%s\nPort=8000\nStartTimeout=1h0m0s\n", extra, instance)
+	return string(unitgen.Seal([]byte(w)))
+}
+
+// newHost is a host on which "old" runs and boots, and "new" waits with a pending definition.
+func newHost() *fakeHost {
+	old, next := unitgen.UnitName("old"), unitgen.UnitName("new")
+	return &fakeHost{
+		text:    map[string]string{old: unitText("old", "1"), next: unitText("new", "1")},
+		pending: map[string]string{next: unitText("new", "2")},
+		boot:    map[string]bool{old: true},
+		active:  map[string]string{old: unitText("old", "1")},
+	}
+}
+
+func (h *fakeHost) plan(t *testing.T, names ...string) *Plan {
+	t.Helper()
+	var facts []Fact
+	for _, name := range []string{"new", "old"} {
+		unit := unitgen.UnitName(name)
+		f := Fact{Text: []byte(h.text[unit]), Enabled: h.boot[unit], Status: systemd.UnitStatus{Active: "inactive"}}
+		if _, on := h.active[unit]; on {
+			f.Status.Active = "active"
+		}
+		if p, waits := h.pending[unit]; waits {
+			f.Pending = []byte(p)
+		}
+		var err error
+		if f.Section, err = unitgen.ParseSection(f.Text); err != nil {
+			t.Fatal(err)
+		}
+		facts = append(facts, f)
+	}
+	plan, problems := NewPlan("test", facts, names)
+	if len(problems) > 0 {
+		t.Fatalf("no plan: %v", problems)
+	}
+	return plan
+}
+
+func TestSwap(t *testing.T) {
+	h := newHost()
+	res := h.runner(t).Run(context.Background(), h.plan(t, "new"))
+	if res.State != Swapped || res.Err != nil {
+		t.Fatalf("ended %s (%v), want swapped", res.State, res.Err)
+	}
+	next, old := unitgen.UnitName("new"), unitgen.UnitName("old")
+	want := state{
+		Text:    map[string]string{old: unitText("old", "1"), next: unitText("new", "2")},
+		Pending: map[string]string{},
+		Active:  map[string]string{next: unitText("new", "2")},
+		Boot:    map[string]bool{next: true},
+	}
+	if diff := cmp.Diff(want, h.state()); diff != "" {
+		t.Errorf("after the swap (-want +got):\n%s", diff)
+	}
+}
+
+// Every call that a swap makes fails once, on a fresh host each time. Whatever it was, the host ends where it began, and
+// the outcome says whether anything was touched.
+func TestEveryCallFailsOnce(t *testing.T) {
+	for n := 1; ; n++ {
+		h := newHost()
+		began := h.state()
+		plan := h.plan(t, "new")
+		failed := ""
+		h.before = func(call int, op string) error {
+			if call != n {
+				return nil
+			}
+			failed = op
+			return errInjected
+		}
+		res := h.runner(t).Run(context.Background(), plan)
+		if failed == "" {
+			if n < 10 {
+				t.Fatalf("only %d calls: the swap does too little to prove anything", n)
+			}
+			return
+		}
+		if res.State != RolledBack && res.State != Refused {
+			t.Errorf("%s failed: ended %s, undo errors %v", failed, res.State, res.UndoErrs)
+		}
+		if diff := cmp.Diff(began, h.state()); diff != "" {
+			t.Errorf("%s failed: the host is not as it was (-before +after):\n%s", failed, diff)
+		}
+	}
+}
+
+// The same with a cancellation instead of a failure.
+func TestCancelledAnywhere(t *testing.T) {
+	for n := 1; ; n++ {
+		h := newHost()
+		began := h.state()
+		plan := h.plan(t, "new")
+		ctx, cancel := context.WithCancel(context.Background())
+		at := ""
+		h.before = func(call int, op string) error {
+			if call == n {
+				at = op
+				cancel()
+			}
+			return nil
+		}
+		res := h.runner(t).Run(ctx, plan)
+		cancel()
+		if at == "" {
+			return
+		}
+		if res.State == Swapped {
+			t.Errorf("cancelled at %s: swapped all the same", at)
+		}
+		if diff := cmp.Diff(began, h.state()); diff != "" {
+			t.Errorf("cancelled at %s: the host is not as it was (-before +after):\n%s", at, diff)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	next := unitgen.UnitName("new")
+	for _, tt := range []struct {
+		name   string
+		set    func(*fakeHost)
+		stay   bool
+		names  []string
+		want   State
+		step   string
+		serves string
+	}{
+		{name: "the new definition does not come up", want: RolledBack, step: "start", serves: "old",
+			set: func(h *fakeHost) { h.broken = map[string]bool{h.pending[next]: true} }},
+		{name: "nothing served before", want: RolledBack, step: "start", serves: "",
+			set: func(h *fakeHost) {
+				h.broken = map[string]bool{h.pending[next]: true}
+				clear(h.active)
+			}},
+		{name: "and the old one does not come up again", want: RollbackFailed, step: "start", serves: "",
+			set: func(h *fakeHost) {
+				h.broken = map[string]bool{h.pending[next]: true, h.text[unitgen.UnitName("old")]: true}
+			}},
+		{name: "told to stay", stay: true, want: Failed, step: "start", serves: "",
+			set: func(h *fakeHost) { h.broken = map[string]bool{h.pending[next]: true} }},
+		{name: "the instance that serves, with nothing pending", names: []string{"old"}, want: Swapped, serves: "old",
+			set: func(*fakeHost) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHost()
+			tt.set(h)
+			if tt.names == nil {
+				tt.names = []string{"new"}
+			}
+			r := h.runner(t)
+			r.StayOnFailure = tt.stay
+			res := r.Run(context.Background(), h.plan(t, tt.names...))
+			if res.State != tt.want || res.Step != tt.step {
+				t.Errorf("ended %q at step %q, want %q at %q (%v)", res.State, res.Step, tt.want, tt.step, res.Err)
+			}
+			serves := ""
+			for name := range h.active {
+				serves, _ = unitgen.InstanceOf(name)
+			}
+			if serves != tt.serves {
+				t.Errorf("%q serves, want %q", serves, tt.serves)
+			}
+		})
+	}
+}
+
+// The record has a line on disk before each step and after it, and the old texts in its first line.
+func TestRecord(t *testing.T) {
+	h := newHost()
+	dir := t.TempDir()
+	r := h.runner(t)
+	record, err := Create(dir, Entry{Op: "swap", ID: "ab3k", Units: map[string]string{"vllm-new.service": "old text"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Record = record
+	r.Run(context.Background(), h.plan(t, "new"))
+	path := filepath.Join(dir, "ab3k.jsonl")
+	entries, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, strings.TrimSpace(e.Step+" "+string(e.State)))
+	}
+	want := []string{"begun", "prepare doing", "prepare done", "stop doing", "stop done", "start doing", "start done",
+		"probe doing", "probe done", "promote doing", "promote done", "swapped"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+	if entries[0].Units["vllm-new.service"] != "old text" || entries[0].Schema != RecordSchema {
+		t.Errorf("first line %+v", entries[0])
+	}
+
+	// A crash in the middle of a line loses that line only.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(`{"time":"2026-`); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Read(path); err != nil || len(again) != len(entries) {
+		t.Errorf("with a torn last line: %d lines and %v, want %d and no error", len(again), err, len(entries))
+	}
+}

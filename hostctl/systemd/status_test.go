@@ -1,0 +1,148 @@
+package systemd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vllmhost/hostctl/systemd"
+	"vllmhost/hostctl/systemd/systemdtest"
+)
+
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 2, 3, 4, 5, 6000, time.UTC)
+	srv := systemdtest.Start(t)
+	srv.Add(systemdtest.Unit{
+		Name: unit, Active: "activating", Sub: "start-post", StatusText: "loading weights 58 %",
+		InvocationID: "0123456789abcdef0123456789abcdef", ControlGroup: "/system.slice/vllm-a.service",
+		FragmentPath: "/etc/systemd/system/vllm-a.service", DropIns: []string{"/etc/systemd/system/vllm-.service.d/a.conf"},
+		UnitFileState: "enabled", MainPID: 4711, ExecMainCode: 2, ExecMainStatus: 9, NRestarts: 2, NeedReload: true,
+		Since: since, ActiveSince: since.Add(-time.Hour),
+		ExecStart: []string{"/opt/vllm/bin/vllm", "serve", "a b"}, Environment: []string{"A=b c"},
+		Starts: []systemdtest.Outcome{{Hang: true, During: func(*systemdtest.Unit) {}}},
+	})
+	ctx, c := open(t, srv)
+	if err := c.QueueStart(ctx, unit); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Unit(ctx, unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := systemd.UnitStatus{
+		Name: unit, Load: "loaded", Active: "activating", Sub: "start-post", Result: "success",
+		StatusText: "loading weights 58 %", InvocationID: "0123456789abcdef0123456789abcdef",
+		ControlGroup: "/system.slice/vllm-a.service", FragmentPath: "/etc/systemd/system/vllm-a.service",
+		DropIns: []string{"/etc/systemd/system/vllm-.service.d/a.conf"}, UnitFileState: "enabled",
+		MainPID: 4711, ExecMainCode: "killed", ExecMainStatus: 9, NRestarts: 2, NeedReload: true,
+		Since: since, ActiveSince: since.Add(-time.Hour),
+		ExecStart: []string{"/opt/vllm/bin/vllm", "serve", "a b"}, Environment: []string{"A=b c"},
+		Job: systemd.Job{ID: 1, Type: "start"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestUnknownUnit(t *testing.T) {
+	t.Parallel()
+	ctx, c := open(t, systemdtest.Start(t))
+	got, err := c.Unit(ctx, "vllm-unknown.service")
+	if err != nil || got.Load != "not-found" || got.Active != "inactive" || !got.Since.IsZero() {
+		t.Errorf("got %+v, %v, want not-found and no error", got, err)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	srv := systemdtest.Start(t)
+	for _, u := range []systemdtest.Unit{
+		{Name: "vllm-b.service", Active: "active"}, {Name: "vllm-a.service"}, {Name: "sshd.service"},
+		{Name: "vllm-mentioned.service", Load: "not-found"},
+	} {
+		srv.Add(u)
+	}
+	ctx, c := open(t, srv)
+	got, err := c.Units(ctx, "vllm-*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, u := range got {
+		names = append(names, u.Name+" "+u.Active)
+	}
+	if diff := cmp.Diff([]string{"vllm-a.service inactive", "vllm-b.service active"}, names); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A list takes one call, however long it is.
+func TestList(t *testing.T) {
+	t.Parallel()
+	srv := systemdtest.Start(t)
+	for _, u := range []systemdtest.Unit{
+		{Name: "vllm-b.service", Active: "active"}, {Name: "vllm-a.service", Starts: []systemdtest.Outcome{{Hang: true}}},
+		{Name: "sshd.service"}, {Name: "vllm-mentioned.service", Load: "not-found"},
+	} {
+		srv.Add(u)
+	}
+	ctx, c := open(t, srv)
+	if err := c.QueueStart(ctx, "vllm-a.service"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.List(ctx, "vllm-*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []systemd.UnitStatus{
+		{Name: "vllm-a.service", Load: "loaded", Active: "activating", Sub: "start", Job: systemd.Job{ID: 1, Type: "start"}},
+		{Name: "vllm-b.service", Load: "loaded", Active: "active", Sub: "running"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if lists, reads := srv.Calls("ListUnitsByPatterns"), srv.Calls("GetAll"); lists != 1 || reads != 0 {
+		t.Errorf("%d lists and %d reads, want 1 and 0", lists, reads)
+	}
+	if got, err := c.List(ctx); got != nil || err != nil {
+		t.Errorf("no pattern: got %v, %v, want nothing", got, err)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status systemd.UnitStatus
+		want   string
+	}{
+		"serves": {systemd.UnitStatus{Active: "active", Result: "success"}, ""},
+		"an engine that dies ends with 0": {
+			systemd.UnitStatus{Active: "activating", Sub: "auto-restart", Result: "success", ExecMainCode: "exited"},
+			"main process exited with status 0",
+		},
+		"a signal without a name": {
+			systemd.UnitStatus{Active: "failed", Result: "signal", ExecMainCode: "killed", ExecMainStatus: 64},
+			"result signal, main process killed by signal 64",
+		},
+		"core dump": {
+			systemd.UnitStatus{Active: "failed", Result: "core-dump", ExecMainCode: "dumped", ExecMainStatus: 6},
+			"result core-dump, main process killed by SIGABRT and dumped core",
+		},
+		"a failed hook ends the main process too": {
+			systemd.UnitStatus{Active: "failed", Result: "exit-code", ExecMainCode: "killed", ExecMainStatus: 15,
+				FailedHook: "ExecStartPost=/usr/bin/vllmhost await a exited with status 1"},
+			"result exit-code, ExecStartPost=/usr/bin/vllmhost await a exited with status 1",
+		},
+		"a dead main process fails the hook": {
+			systemd.UnitStatus{Active: "failed", Result: "exit-code", ExecMainCode: "exited", ExecMainStatus: 1,
+				FailedHook: "ExecStartPost=/usr/bin/vllmhost await a exited with status 1"},
+			"result exit-code, ExecStartPost=/usr/bin/vllmhost await a exited with status 1, main process exited with status 1",
+		},
+	} {
+		if got := test.status.Failure(); got != test.want {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package testhost boots disposable Debian hosts with a real systemd.
+package testhost
