@@ -29,6 +29,11 @@ const rebootStatus = 133
 
 // start boots the host from its disk and waits for multi-user.target.
 func (h *Host) start(ctx context.Context) error {
+	ctx, leave, err := h.lab.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, bootLimit, fmt.Errorf("multi-user.target was not reached in %v", bootLimit))
 	defer cancel()
 	booted, err := h.listen()

@@ -38,9 +38,10 @@ type Host struct {
 	thread  *thread
 	cgroups *cgroupTree
 
-	mu     sync.Mutex // guards boot
-	boot   *boot
-	closed sync.Once
+	mu   sync.Mutex // guards boot
+	boot *boot
+
+	closeOnce func() error
 }
 
 // Boot makes a host and returns when it has reached multi-user.target, about
@@ -49,6 +50,11 @@ type Host struct {
 //
 // ctx bounds the boot alone. The caller closes the host; [Lab.Close] does too.
 func (l *Lab) Boot(ctx context.Context, opts Options) (*Host, error) {
+	ctx, leave, err := l.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	h, err := l.create(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -66,13 +72,12 @@ func (l *Lab) create(ctx context.Context, opts Options) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{lab: l, opts: opts, locks: layerLocks}
+	h.closeOnce = sync.OnceValue(h.close)
 	if err := h.claim(); err != nil {
 		h.unlock()
 		return nil, err
 	}
-	if err := l.add(h); err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
+	l.add(h)
 	if err := h.makeDisk(layer); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot make a host: %w", err), h.Close())
 	}
@@ -192,15 +197,10 @@ func (h *Host) fill() error {
 }
 
 // Close powers the host off at once and removes all of it. Calling it again
-// does nothing.
-func (h *Host) Close() error {
-	var failed error
-	h.closed.Do(func() { failed = h.close() })
-	return failed
-}
+// waits for the first call and returns the same.
+func (h *Host) Close() error { return h.closeOnce() }
 
 func (h *Host) close() error {
-	h.lab.remove(h)
 	failed := h.kill()
 	if h.thread != nil {
 		if h.cgroups != nil {
@@ -215,6 +215,7 @@ func (h *Host) close() error {
 		failed = os.Remove(h.lab.lockPath(h.id))
 	}
 	h.unlock()
+	h.lab.remove(h)
 	if failed != nil {
 		return fmt.Errorf("cannot remove host %s: %w", h.id, failed)
 	}

@@ -84,6 +84,11 @@ rm -f "$1/etc/resolv.conf"
 // MakeImage makes the release's image, unless the cache has it, and returns
 // its folder.
 func (l *Lab) MakeImage(ctx context.Context, release Release) (string, error) {
+	ctx, leave, err := l.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
 	dir, held, err := l.image(ctx, release)
 	held.release()
 	return dir, err

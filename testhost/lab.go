@@ -1,13 +1,16 @@
 package testhost
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,10 +29,14 @@ type Lab struct {
 	cache    string
 	progress io.Writer
 
-	mu     sync.Mutex
-	hosts  map[*Host]struct{}
-	closed bool
+	ctx   context.Context // ends with the lab
+	end   context.CancelCauseFunc
+	busy  sync.WaitGroup // boots under way
+	mu    sync.Mutex     // guards hosts, and busy against Close
+	hosts map[*Host]struct{}
 }
+
+var errClosed = errors.New("the lab is closed")
 
 // Open prepares the cache and removes what earlier runs left in it (they were
 // killed: see [Lab.Close]). progress gets a line for whatever takes long; nil
@@ -47,6 +54,7 @@ func Open(progress io.Writer) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{cache: cache, progress: progress, hosts: map[*Host]struct{}{}}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
 	for _, dir := range []string{l.images(), l.layers(), l.running()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("cannot make the cache: %v", err)
@@ -74,23 +82,42 @@ func (l *Lab) images() string  { return filepath.Join(l.cache, "image") }
 func (l *Lab) layers() string  { return filepath.Join(l.cache, "layer") }
 func (l *Lab) running() string { return filepath.Join(l.cache, "host") }
 
-// Close powers every host off at once and removes all they leave: processes,
-// cgroups, mounts and folders. A process that is killed before it gets here
-// leaves no process and no mount behind; its folders and cgroups go with the
-// next [Open], or `testhost clean`.
+// Close calls off what boots, powers every host off at once and removes all
+// they leave: processes, cgroups, mounts and folders. A process that is killed
+// before it gets here leaves no process and no mount behind; its folders and
+// cgroups go with the next [Open], or `testhost clean`.
 func (l *Lab) Close() error {
 	l.mu.Lock()
-	l.closed = true
-	var hosts []*Host
-	for h := range l.hosts {
-		hosts = append(hosts, h)
-	}
+	l.end(errClosed)
+	l.mu.Unlock()
+	l.busy.Wait()
+
+	l.mu.Lock()
+	hosts := slices.Collect(maps.Keys(l.hosts))
 	l.mu.Unlock()
 	var failed error
 	for _, h := range hosts {
 		failed = errors.Join(failed, h.Close())
 	}
 	return failed
+}
+
+// enter begins what Close has to call off and wait for: ctx ends with the lab,
+// and leave says that it is done.
+func (l *Lab) enter(ctx context.Context) (_ context.Context, leave func(), _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return nil, nil, errClosed
+	}
+	l.busy.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.ctx, func() { cancel(errClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		l.busy.Done()
+	}, nil
 }
 
 // CloseOnSignal makes SIGINT, SIGTERM and SIGHUP close the lab and end the
@@ -107,15 +134,10 @@ func (l *Lab) CloseOnSignal() {
 	}()
 }
 
-// add registers a host, unless the lab is closing.
-func (l *Lab) add(h *Host) error {
+func (l *Lab) add(h *Host) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return errors.New("the lab is closed")
-	}
 	l.hosts[h] = struct{}{}
-	return nil
 }
 
 func (l *Lab) remove(h *Host) {

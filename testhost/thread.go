@@ -1,6 +1,7 @@
 package testhost
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -15,11 +16,14 @@ import (
 // Children are forked by the thread, so that they live in its namespace and
 // their parent death signal (PR_SET_PDEATHSIG, which watches the thread, not
 // the process) follows it.
-type thread struct{ calls chan func() }
+type thread struct {
+	calls chan func()
+	ended chan struct{}
+}
 
 // newThread starts a thread whose mounts are private.
 func newThread() (*thread, error) {
-	t := &thread{calls: make(chan func())}
+	t := &thread{calls: make(chan func()), ended: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine.
@@ -29,8 +33,13 @@ func newThread() (*thread, error) {
 		if err != nil {
 			return
 		}
-		for call := range t.calls {
-			call()
+		for {
+			select {
+			case call := <-t.calls:
+				call()
+			case <-t.ended:
+				return
+			}
 		}
 	}()
 	if err := <-ready; err != nil {
@@ -41,13 +50,18 @@ func newThread() (*thread, error) {
 
 // do runs f on the thread and waits for it.
 func (t *thread) do(f func() error) error {
-	result := make(chan error)
-	t.calls <- func() { result <- f() }
-	return <-result
+	result := make(chan error, 1)
+	select {
+	case t.calls <- func() { result <- f() }:
+		return <-result
+	case <-t.ended:
+		return errors.New("the host is closed")
+	}
 }
 
-// end lets the thread go, and with it the mounts that no child uses.
-func (t *thread) end() { close(t.calls) }
+// end lets the thread go, and with it the mounts that no child uses. It is
+// called once.
+func (t *thread) end() { close(t.ended) }
 
 // privateMounts gives the calling thread its own mount namespace, which tells
 // nothing to others and in which "/" is a mount point.

@@ -3,10 +3,8 @@ package models_test
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"vllmhost/hostctl/models"
@@ -259,87 +257,6 @@ func TestNamesAreNotCounted(t *testing.T) {
 	}
 	if got, want := check(t, m.write(t, t.TempDir())).String(), "complete: 2 of 2 shards, 124 B"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestLinks(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("root:$6$"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]struct {
-		target string
-		want   string
-	}{
-		"inside":         {"data/real.safetensors", "complete: 3 of 3 shards, 810 B"},
-		"outside":        {secret, "corrupt: 2 of 3 shards, 540 B; " + second + " is a link that leads out of the model directory"},
-		"outside, dots":  {"../../../../../../etc/passwd", "corrupt: 2 of 3 shards, 540 B; " + second + " is a link that leads out of the model directory"},
-		"a device":       {"/dev/zero", "corrupt: 2 of 3 shards, 540 B; " + second + " is a link that leads out of the model directory"},
-		"nowhere":        {"data/gone", "incomplete: 2 of 3 shards, 540 B; " + second + " is a link to a file that is missing"},
-		"itself":         {second, "corrupt: 2 of 3 shards, 540 B; " + second + " cannot be read: too many levels of symbolic links"},
-		"a directory":    {"data", "corrupt: 2 of 3 shards, 540 B; " + second + " is a directory, not a file"},
-		"a fifo":         {"data/fifo", "corrupt: 2 of 3 shards, 540 B; " + second + " is a fifo, not a file"},
-		"through a link": {"link/real.safetensors", "complete: 3 of 3 shards, 810 B"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			m := sharded(3)
-			m["data/real.safetensors"] = m[second]
-			delete(m, second)
-			dir := m.write(t, t.TempDir())
-			if err := syscall.Mkfifo(filepath.Join(dir, "data/fifo"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			link(t, "data", filepath.Join(dir, "link"))
-			link(t, test.target, filepath.Join(dir, second))
-			if got := check(t, dir).String(); got != test.want {
-				t.Errorf("got  %s\nwant %s", got, test.want)
-			}
-		})
-	}
-}
-
-// In the Hub's shared cache every file of a snapshot is a link to a blob beside it.
-func TestHubCache(t *testing.T) {
-	cache := t.TempDir()
-	repo := filepath.Join(cache, "models--org--name")
-	blobs := model{}
-	snapshot := filepath.Join(repo, "snapshots", "0123abc")
-	if err := os.MkdirAll(snapshot, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range sharded(3) {
-		blobs["hash-of-"+name] = content
-		link(t, "../../blobs/hash-of-"+name, filepath.Join(snapshot, name))
-	}
-	blobs.write(t, filepath.Join(repo, "blobs"))
-	if got, want := check(t, snapshot).String(), "complete: 3 of 3 shards, 810 B"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	// An administrator's name for it.
-	link(t, snapshot, filepath.Join(cache, "current"))
-	if got, want := check(t, filepath.Join(cache, "current")).String(), "complete: 3 of 3 shards, 810 B"; got != want {
-		t.Errorf("through a link: got %s, want %s", got, want)
-	}
-	// A blob that is missing, and a link into another repository.
-	if err := os.Remove(filepath.Join(repo, "blobs", "hash-of-"+first)); err != nil {
-		t.Fatal(err)
-	}
-	model{"x": []byte("{}")}.write(t, filepath.Join(cache, "models--org--other", "blobs"))
-	if err := os.Remove(filepath.Join(snapshot, "config.json")); err != nil {
-		t.Fatal(err)
-	}
-	link(t, "../../../models--org--other/blobs/x", filepath.Join(snapshot, "config.json"))
-	want := "corrupt: 2 of 3 shards, 540 B; config.json is a link that leads out of the model directory; " + first + " is a link to a file that is missing"
-	if got := check(t, snapshot).String(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func link(t *testing.T, target, name string) {
-	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
 	}
 }
 

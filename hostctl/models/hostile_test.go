@@ -86,6 +86,22 @@ func TestHeaderLength(t *testing.T) {
 	}
 }
 
+// A header that is longer than safetensors allows is not read, even if the file has it.
+func TestLongHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	file := append(binary.LittleEndian.AppendUint64(nil, maxHeader+1), '{')
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 3*maxHeader); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Check(t.Context(), filepath.Dir(path))
+	if want := "model.safetensors does not begin with a safetensors header"; err != nil || !strings.Contains(report.String(), want) {
+		t.Errorf("got %v, %v, want %s", report, err, want)
+	}
+}
+
 // A long header costs a bounded amount of memory, whatever is in it.
 func TestMemory(t *testing.T) {
 	const entry = `"%07d":{"data_offsets":[0,0]},`
@@ -93,12 +109,12 @@ func TestMemory(t *testing.T) {
 	for i := range maxTensors + 10 {
 		fmt.Fprintf(&names, entry, i)
 	}
-	tests := map[string]struct{ begin, repeat string }{
-		"tensors":  {"{" + names.String(), entry},
-		"metadata": {`{"__metadata__":{`, `"a":"b",`},
-		"a string": {`{"__metadata__":{"a":"`, "aaaaaaaaaaaaaaaa"},
-		"space":    {`{`, "                "},
-		"depth":    {`{"__metadata__":`, `{"a":`},
+	tests := map[string]struct{ begin, repeat, want string }{
+		"tensors":  {"{" + names.String(), entry, "it has more than 1048576 tensors"},
+		"metadata": {`{"__metadata__":{`, `"a":"b",`, errEnds.Error()},
+		"a string": {`{"__metadata__":{"a":"`, "aaaaaaaaaaaaaaaa", errEnds.Error()},
+		"space":    {`{`, "                ", errEnds.Error()},
+		"depth":    {`{"__metadata__":`, `{"a":`, errTooDeep.Error()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +124,8 @@ func TestMemory(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := readHeader(source, maphash.MakeSeed())
 			runtime.ReadMemStats(&after)
-			if err == nil {
-				t.Error("an endless header is valid")
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 48<<20 {
 				t.Errorf("%d MB were allocated", used>>20)

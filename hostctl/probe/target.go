@@ -59,7 +59,7 @@ func (t Target) open() *session {
 	network, address := t.address()
 	return &session{target: t, client: http.Client{
 		Transport: &http.Transport{
-			Proxy: nil, // http_proxy in the environment would take loopback too
+			Proxy: nil, // whatever the environment says: the question is what this host's engine answers
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, address)
 			},
