@@ -214,9 +214,10 @@ func (s *run) note(e Entry) {
 	}
 }
 
-func plural(n int, one string) string {
+// processes counts them, for people.
+func processes(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 process"
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return fmt.Sprintf("%d processes", n)
 }

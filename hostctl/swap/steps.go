@@ -180,7 +180,7 @@ func bootText(on, off []string) string {
 
 // stopAll stops instances and waits until nothing is left of them: the job's end alone does not say so.
 func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, error) {
-	processes := 0
+	gone := 0
 	var units []string
 	for _, sec := range sections {
 		unit := unitgen.UnitName(sec.Instance)
@@ -188,13 +188,13 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 		if err != nil {
 			return "", err
 		}
-		processes += n
+		gone += n
 		units = append(units, unit)
 	}
-	return fmt.Sprintf("%s stopped, %s gone", strings.Join(units, ", "), plural(processes, "process")), nil
+	return fmt.Sprintf("%s stopped, %s gone", strings.Join(units, ", "), processes(gone)), nil
 }
 
-func (s *run) stop(ctx context.Context, unit string, drain time.Duration) (processes int, err error) {
+func (s *run) stop(ctx context.Context, unit string, drain time.Duration) (gone int, err error) {
 	before, err := s.Systemd.Unit(ctx, unit)
 	if err != nil {
 		return 0, err
@@ -229,7 +229,7 @@ func (s *run) emptied(ctx context.Context, unit, cgroup string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("cannot end %q: %s left after SIGKILL: %v", unit, plural(len(left), "process"), left)
+			return fmt.Errorf("cannot end %q: %s left after SIGKILL: %v", unit, processes(len(left)), left)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
