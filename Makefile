@@ -10,6 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help build demo shell test torture bench lint vuln golden man deb clean payload setup setup-hosts
 
 help:
@@ -18,27 +19,27 @@ help:
 build: setup ## dist/vllmhost: the program, static
 	go build -trimpath -buildmode=exe -o dist/vllmhost ./cmd/vllmhost
 
-demo: payload setup-hosts ## boot a host, install the package, play an administrator's evening (root)
+demo: setup-hosts payload ## boot a host, install the package, play an administrator's evening (root)
 	@.cache/bin/testhost demo
 
-shell: payload setup-hosts ## a prompt inside such a host: make shell ARGS="--release bookworm --gpus 8" (root)
+shell: setup-hosts payload ## a prompt inside such a host: make shell ARGS="--release bookworm --gpus 8" (root)
 	@.cache/bin/testhost shell $(ARGS)
 
 # Booting hosts is a matter of memory and disk more than of processors.
 E2E := go test -tags e2e -parallel 3 -timeout 30m ./e2e ./testhost/...
 
-test: payload setup-hosts ## all tests, on real systemd too (root); without root: go test ./...
+test: setup-hosts payload ## all tests, on real systemd too (root); without root: go test ./...
 	go test ./...
 	TESTHOST_BUILT=1 $(E2E)
 
-torture: payload setup-hosts ## the long tests: 10,000 hostile command lines (root)
-	TESTHOST_BUILT=1 go test -tags e2e -timeout 120m ./e2e -run Torture -torture -v
+torture: setup-hosts payload ## the long tests: 10,000 hostile command lines (root)
+	TESTHOST_BUILT=1 HOSTILE_LISTS=10000 go test -tags e2e -timeout 120m ./e2e -run TestHostileArguments -v
 
 bench: setup ## benchmarks
 	go test -run '^$$' -bench . ./...
 
 lint: setup ## gofmt, go vet, staticcheck
-	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' -tags e2e ./...)); \
+	@unformatted=$$(find . -name .cache -prune -o -name '*.go' -print | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags e2e ./e2e ./testhost/...
@@ -49,7 +50,7 @@ vuln: setup ## known vulnerabilities; asks the Go vulnerability database
 	go run $(GOVULNCHECK) ./...
 
 golden: setup ## write the expected outputs of tests anew; then read the diff
-	go test $$(grep --recursive --files-with-matches --include='*_test.go' 'flag.Bool("update"' . | xargs -n 1 dirname | sort -u) -update
+	go test $$(grep --recursive --files-with-matches --include='*_test.go' --exclude-dir=.cache 'flag.Bool("update"' . | xargs -n 1 dirname | sort -u) -update
 
 man: setup ## write man pages and the command reference from the help
 	go test ./cmd/vllmhost -run TestDocs -update

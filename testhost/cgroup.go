@@ -222,15 +222,15 @@ func readCgroupNote(path string) (Cgroups, *cgroupTree, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	lines := strings.Fields(string(text))
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	layout := Unified
-	if len(lines) > 0 && lines[0] == Hybrid.String() {
+	if lines[0] == Hybrid.String() {
 		layout = Hybrid
 	}
 	tree := &cgroupTree{}
-	for _, dir := range lines[min(1, len(lines)):] {
+	for _, dir := range lines[1:] {
 		// Only what is ours: the file may be half written.
-		if strings.HasPrefix(dir, cgroupRoot+"/") && strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
+		if strings.HasPrefix(dir, cgroupRoot+"/") && dir == filepath.Clean(dir) && strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
 			tree.dirs = append(tree.dirs, dir)
 		}
 	}

@@ -152,8 +152,18 @@ func TestBoundInDescriptors(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer connection.Close()
+			accepted, _, err := unix.Accept(fd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(accepted)
+			datagrams, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer datagrams.Close()
 			if found := boundInDescriptors(uint16(port)); len(found) > 0 {
-				t.Errorf("%s: listening with a connection counts as %+v", addr, found)
+				t.Errorf("%s: a listener, a connection and a UDP socket count as %+v", addr, found)
 			}
 		}
 	}

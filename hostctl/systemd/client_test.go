@@ -3,6 +3,9 @@ package systemd_test
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,4 +215,20 @@ func TestHostileNames(t *testing.T) {
 	if err := c.Start(ctx, unit); err != nil || srv.Calls("Subscribe") != 1 {
 		t.Errorf("the connection suffered: %v, %d subscriptions", err, srv.Calls("Subscribe"))
 	}
+}
+
+// listenSilently returns a socket that accepts and never answers.
+func listenSilently(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "silent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "bus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
 }

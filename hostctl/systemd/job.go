@@ -122,7 +122,7 @@ func (c *Client) run(ctx context.Context, method, name string) (result string, s
 	return result, s, err
 }
 
-// settled waits a moment for a unit that is being stopped to have stopped: a start that a stop cancels ends before the
+// settled waits a moment for a unit whose job was cancelled to come to rest: a start that a stop cancels ends before the
 // stop does, and what became of the unit is seen only then.
 func (c *Client) settled(ctx context.Context, s UnitStatus) UnitStatus {
 	ctx, cancel := context.WithTimeout(ctx, lastLook)
@@ -132,7 +132,7 @@ func (c *Client) settled(ctx context.Context, s UnitStatus) UnitStatus {
 		return s
 	}
 	for s = range states {
-		if s.Active != "deactivating" && s.Job.Type != "stop" {
+		if s.Job.ID == 0 && (s.stopped() || s.Active == "active" || s.Sub == "auto-restart") {
 			break
 		}
 	}

@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// A Refusal is what nvidia-smi says, in its own words, to a command line that
+// it does not take. It then exits with 2.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
 // A column is one field of --query-gpu or --query-compute-apps.
 type column[T any] struct {
 	unit  string
@@ -81,11 +87,11 @@ func ParseFormat(text string) (Format, error) {
 		case "nounits":
 			f.NoUnits = true
 		default:
-			return f, fmt.Errorf("\"%s\" is not a recognized format option", word)
+			return f, Refusal("\"" + word + "\" is not a recognized format option")
 		}
 	}
 	if !csv {
-		return f, fmt.Errorf("must specify a format of \"csv\"")
+		return f, Refusal("must specify a format of \"csv\"")
 	}
 	return f, nil
 }
@@ -120,7 +126,7 @@ func csv[T any](s State, rows []T, known map[string]column[T], fields string, f 
 		name = strings.TrimSpace(name)
 		c, ok := known[name]
 		if !ok {
-			return "", fmt.Errorf("Field \"%s\" is not a valid field to query.", name)
+			return "", Refusal("Field \"" + name + "\" is not a valid field to query.")
 		}
 		columns = append(columns, c)
 		if c.unit != "" && !f.NoUnits {

@@ -76,7 +76,7 @@ func answer(args []string) (string, error) {
 		case "-L", "--list-gpus":
 			list = true
 		default:
-			return "", fmt.Errorf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.")
+			return "", fakegpu.Refusal("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.")
 		}
 	}
 	state, err := fakegpu.Read("/", time.Now())
