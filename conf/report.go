@@ -9,11 +9,18 @@ import (
 
 // report adds a problem. Those beyond maxProblems are only counted.
 func (l *loader) report(d Diagnostic) {
-	if len(l.diags) >= maxProblems {
-		l.more++
-		return
+	if !l.full() {
+		l.diags = append(l.diags, d)
 	}
-	l.diags = append(l.diags, d)
+}
+
+// full counts a problem for which there is no room any more.
+func (l *loader) full() bool {
+	if len(l.diags) < maxProblems {
+		return false
+	}
+	l.more++
+	return true
 }
 
 // on reports an error at a place of a file.
@@ -22,6 +29,9 @@ func (l *loader) on(src *source, where span, key place, message, hint string) {
 }
 
 func (l *loader) severe(s Severity, src *source, where span, key place, message, hint string) {
+	if l.full() {
+		return // finding the place takes the longest
+	}
 	d := Diagnostic{Severity: s, Pos: src.pos(where), Message: message, Hint: hint}
 	if len(key) > 0 {
 		d.Key = key.String()

@@ -82,9 +82,10 @@ func (h *Host) plan(ctx context.Context, p *conf.Profile, force map[string]bool)
 	return actions, nil
 }
 
-// states returns the state of every loaded vllm-*.service.
+// states returns the state of every loaded vllm-*.service in systemd's words for active and sub, nothing more: one call,
+// however many units there are.
 func (h *Host) states(ctx context.Context) (map[string]systemd.UnitStatus, error) {
-	loaded, err := h.systemd.Units(ctx, "vllm-*.service")
+	loaded, err := h.systemd.List(ctx, "vllm-*.service")
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,13 @@ func (h *Host) Status(ctx context.Context) ([]InstanceStatus, error) {
 	}
 	var all []InstanceStatus
 	for name, f := range files {
-		s, err := h.instanceStatus(name, f, states[name])
+		state := states[name]
+		if state.Active != "" && state.Active != "inactive" {
+			if state, err = h.systemd.Unit(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		s, err := h.instanceStatus(name, f, state)
 		if err != nil {
 			return nil, err
 		}

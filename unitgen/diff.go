@@ -1,6 +1,7 @@
 package unitgen
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -60,6 +61,9 @@ type Change struct {
 // Changes lists what differs in meaning between two units, in the new unit's order, settings that went last. When only
 // the order of a repeated key's values changed, Old and New hold all of them.
 func Changes(old, new []byte) []Change {
+	if bytes.Equal(old, new) {
+		return nil
+	}
 	before, after := meaning(old), meaning(new)
 	var changes []Change
 	seen := map[[2]string]bool{}

@@ -69,19 +69,22 @@ var ErrNotOurs = errors.New("not written by vllmhost")
 func ParseSection(text []byte) (Section, error) {
 	var s Section
 	found := false
-	fields := reflect.ValueOf(&s).Elem()
+	fields := map[string]reflect.Value{}
+	v := reflect.ValueOf(&s).Elem()
+	for i := range v.NumField() {
+		fields[v.Type().Field(i).Tag.Get("unit")] = v.Field(i)
+	}
 	for _, d := range parse(text) {
 		if d.section != sectionHeader {
 			continue
 		}
 		found = true
-		for i := range fields.NumField() {
-			if fields.Type().Field(i).Tag.Get("unit") != d.key {
-				continue
-			}
-			if err := setField(fields.Field(i), d.value); err != nil {
-				return s, fmt.Errorf("cannot read %s=%s of [X-Vllmhost]: %v", d.key, d.value, err)
-			}
+		field, known := fields[d.key]
+		if !known {
+			continue
+		}
+		if err := setField(field, d.value); err != nil {
+			return s, fmt.Errorf("cannot read %s=%s of [X-Vllmhost]: %v", d.key, d.value, err)
 		}
 	}
 	switch {

@@ -127,7 +127,7 @@ func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit
 			hints = append(hints, "systemctl start "+unitgen.UnitName(s.Instance))
 		}
 	}
-	return fail(outcome, fmt.Errorf("cannot swap to %q: step %s: %v", names(plan), res.Step, res.Err), hints...)
+	return fail(outcome, fmt.Errorf("cannot swap to %q: %v", names(plan), res.Err), hints...)
 }
 
 func names(plan *swap.Plan) string {

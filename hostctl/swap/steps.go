@@ -267,7 +267,7 @@ func (s *run) start(ctx context.Context, unit string, sec unitgen.Section) error
 	for {
 		select {
 		case err := <-started:
-			return err
+			return startFailure(unit, err)
 		case u, open := <-updates:
 			if !open {
 				updates = nil

@@ -1,0 +1,28 @@
+package swap
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"vllmhost/hostctl/systemd"
+)
+
+// startFailure says in an engine's terms why a unit did not come up, where systemd's own words speak of jobs and hooks.
+func startFailure(unit string, err error) error {
+	var job *systemd.JobError
+	if !errors.As(err, &job) || job.Status.Name == "" {
+		return err
+	}
+	s := job.Status
+	if why, refused := strings.CutPrefix(s.StatusText, "Refused: "); refused {
+		return fmt.Errorf("%s refused to start: %s", unit, why)
+	}
+	switch {
+	case s.ExecMainCode == "exited":
+		return fmt.Errorf("the engine of %s ended before it was ready, with exit status %d", unit, s.ExecMainStatus)
+	case s.ExecMainCode != "" && s.FailedHook == "":
+		return fmt.Errorf("the engine of %s ended before it was ready, by signal %d", unit, s.ExecMainStatus)
+	}
+	return err
+}
