@@ -16,19 +16,22 @@ const (
 // excerpt returns a line as it is shown, what to write below it to get under the given column, and how many cells of
 // a terminal the length characters from there take.
 func excerpt(line string, column, length int) (text, indent string, width int) {
-	chars := characters(line)
-	at := min(max(column-1, 0), len(chars))
-	from, to := 0, len(chars)
-	if len(chars) > charsBefore+charsAfter {
-		from, to = max(0, at-charsBefore), min(len(chars), at+charsAfter)
-	}
 	var shown, under strings.Builder
-	if from > 0 {
-		shown.WriteString("…")
-		under.WriteString(" ")
+	at := column - 1
+	if n := utf8.RuneCountInString(line); n > charsBefore+charsAfter {
+		from := max(0, at-charsBefore)
+		if from > 0 {
+			shown.WriteString("…")
+			under.WriteString(" ")
+		}
+		line, at = characters(line, from, at+charsAfter), at-from
+		if from+utf8.RuneCountInString(line) < n {
+			defer func() { text += "…" }()
+		}
 	}
-	for i := from; i < to; i++ {
-		cell := chars[i]
+	for i, size := 0, 0; line != ""; i, line = i+1, line[size:] {
+		_, size = utf8.DecodeRuneInString(line)
+		cell := line[:size]
 		if cell != "\t" {
 			cell = escape(cell)
 		}
@@ -42,20 +45,23 @@ func excerpt(line string, column, length int) (text, indent string, width int) {
 			width += cells(cell)
 		}
 	}
-	if to < len(chars) {
-		shown.WriteString("…")
-	}
 	return shown.String(), under.String(), max(width, 1)
 }
 
-// characters splits a text. A byte that is no UTF-8 counts as one.
-func characters(text string) (list []string) {
-	for len(text) > 0 {
-		_, size := utf8.DecodeRuneInString(text)
-		list = append(list, text[:size])
-		text = text[size:]
+// characters returns those of a text from one to before another. A byte that is no UTF-8 counts as one.
+func characters(text string, from, to int) string {
+	start := len(text)
+	for i, at := 0, 0; at < len(text); i++ {
+		switch i {
+		case from:
+			start = at
+		case to:
+			return text[start:at]
+		}
+		_, size := utf8.DecodeRuneInString(text[at:])
+		at += size
 	}
-	return list
+	return text[start:]
 }
 
 // cells returns how many cells of a terminal a text takes, near enough to put a mark under it.

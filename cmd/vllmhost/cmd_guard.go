@@ -10,7 +10,6 @@ import (
 
 	"vllmhost/hostctl"
 	"vllmhost/hostctl/gate"
-	"vllmhost/hostctl/ports"
 )
 
 func newGuardCommand(a *app) *cobra.Command {
@@ -30,11 +29,7 @@ the journal and systemctl status say what to type.`,
 				return err
 			}
 			defer host.Close()
-			guard := gate.Guard{
-				Hook:    newHook(a, host),
-				Claims:  gate.Claims{Dir: hostctl.RunDir},
-				Holders: ports.Holders, HoldersOf: ports.UnixHolders,
-			}
+			guard := gate.Guard{Hook: newHook(a, host), Claims: gate.Claims{Dir: hostctl.RunDir}}
 			err = guard.Run(cmd.Context(), args[0], env)
 			var refusal *gate.Refusal
 			if errors.As(err, &refusal) && refusal.Hint != "" {

@@ -39,7 +39,7 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	if err != nil || pid <= 1 {
 		return fmt.Errorf("cannot find the engine's process: MAINPID is %q", env.MainPID)
 	}
-	cgroup, err := unitCgroup(pid)
+	cgroup, err := proc.CgroupOf(pid)
 	if err != nil {
 		return ended(pid)
 	}

@@ -14,10 +14,8 @@ import (
 type Guard struct {
 	Hook
 	Claims Claims
-	// Holders lists who listens on a TCP port or has bound it.
-	Holders func(port int) ([]ports.Holder, error)
-	// HoldersOf lists who listens on a unix socket, or has bound it.
-	HoldersOf func(path string) ([]ports.Holder, error)
+	// Holders lists who has a socket where an instance wants to listen; nil looks at this host.
+	Holders func(s unitgen.Section) ([]ports.Holder, error)
 }
 
 // Run lets an instance start or refuses. When it refuses, it has queued the stop of the instance's own unit: a failing
@@ -100,19 +98,17 @@ func over(status systemd.UnitStatus) bool {
 
 // free checks that nothing holds what the instance is going to listen on.
 func (g *Guard) free(self unitgen.Section) error {
-	if self.UDS != "" {
-		holders, err := g.HoldersOf(self.UDS)
-		if err != nil || len(holders) == 0 {
-			return err
-		}
-		return &Refusal{Why: fmt.Sprintf("%s is in use: %s", self.UDS, holders[0])}
+	find := g.Holders
+	if find == nil {
+		find = holdersOf
 	}
-	holders, err := g.Holders(self.Port)
+	holders, err := find(self)
 	if err != nil || len(holders) == 0 {
 		return err
 	}
-	return &Refusal{
-		Why:  fmt.Sprintf("port %d is in use: %s", self.Port, holders[0]),
-		Hint: fmt.Sprintf("ss -tlnp 'sport = :%d'", self.Port),
+	refusal := &Refusal{Why: fmt.Sprintf("%s is in use: %s", self.Where(), holders[0])}
+	if self.Port != 0 {
+		refusal.Hint = fmt.Sprintf("ss -tlnp 'sport = :%d'", self.Port)
 	}
+	return refusal
 }

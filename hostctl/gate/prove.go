@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"vllmhost/hostctl/ports"
@@ -31,35 +33,72 @@ func prove(ctx context.Context, s unitgen.Section, cgroup, apiKey string) (Proof
 	return Proof{answer}, err
 }
 
+// ownsSocket checks that a process of the cgroup listens where the instance should, and nobody else does. It is called
+// often while an engine loads, so it looks at the cgroup's processes alone unless it has a stranger to name.
 func ownsSocket(s unitgen.Section, cgroup string) error {
-	var holders []ports.Holder
-	var err error
-	if s.UDS != "" {
-		holders, err = ports.UnixHolders(s.UDS)
-	} else {
-		holders, err = ports.Holders(s.Port)
-	}
+	sockets, err := listening(s)
 	if err != nil {
 		return err
 	}
-	listening := false
-	for _, h := range holders {
-		if h.State != ports.Listening {
-			continue
-		}
-		listening = true
-		if h.Process == nil || !within(h.Process.Cgroup, cgroup) {
-			return fmt.Errorf("%s belongs to another process: %s", s.Where(), h)
-		}
-	}
-	if !listening {
+	if len(sockets) == 0 {
 		return errNotListening
+	}
+	members, err := proc.Members(cgroup)
+	if err != nil {
+		return err
+	}
+	for _, socket := range sockets {
+		if len(proc.SocketOwnersAmong(members, socket.Inode)[socket.Inode]) == 0 {
+			return foreign(s, socket)
+		}
 	}
 	return nil
 }
 
-func within(cgroup, unit string) bool {
-	return unit != "" && (cgroup == unit || strings.HasPrefix(cgroup, unit+"/"))
+// listening returns the sockets that listen where the instance should, whoever has them.
+func listening(s unitgen.Section) ([]ports.Socket, error) {
+	var sockets []ports.Socket
+	var err error
+	if s.UDS != "" {
+		sockets, err = ports.OnPath(s.UDS)
+	} else {
+		sockets, err = ports.OnPort(s.Port)
+	}
+	return slices.DeleteFunc(sockets, func(socket ports.Socket) bool {
+		return socket.State != ports.Listening || s.UDS == "" && !socket.Blocks(address(s.Host))
+	}), err
+}
+
+// address is where the instance listens; a name instead of an address may mean any.
+func address(host string) netip.Addr {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.IPv4Unspecified()
+	}
+	return addr
+}
+
+// foreign names who has a socket that should be the instance's own.
+func foreign(s unitgen.Section, socket ports.Socket) error {
+	holders, err := holdersOf(s)
+	if err != nil {
+		return err
+	}
+	for _, h := range holders {
+		if h.Inode == socket.Inode {
+			return fmt.Errorf("%s belongs to another process: %s", s.Where(), h)
+		}
+	}
+	return errNotListening // it went away while we looked
+}
+
+// holdersOf lists who listens, or has bound a socket, where the instance wants to listen.
+func holdersOf(s unitgen.Section) ([]ports.Holder, error) {
+	if s.UDS != "" {
+		return ports.UnixHolders(s.UDS)
+	}
+	holders, err := ports.Holders(s.Port)
+	return slices.DeleteFunc(holders, func(h ports.Holder) bool { return !h.Blocks(address(s.Host)) }), err
 }
 
 // Prover proves from outside of the unit that a running instance serves.
@@ -104,7 +143,3 @@ func apiKey(path string) (string, error) {
 	}
 	return key, nil
 }
-
-// unitCgroup is the cgroup of a unit's processes, from one of them: in ExecStartPost= the unit's own property may not be
-// readable yet.
-func unitCgroup(pid int) (string, error) { return proc.CgroupOf(pid) }

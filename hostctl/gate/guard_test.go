@@ -1,0 +1,236 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"vllmhost/hostctl/ports"
+	"vllmhost/hostctl/systemd"
+	"vllmhost/unitgen"
+)
+
+// fakeSystemd knows units by name and counts the stops it is asked for.
+type fakeSystemd struct {
+	mu    sync.Mutex
+	units map[string]systemd.UnitStatus
+	stops []string
+}
+
+func (f *fakeSystemd) Unit(_ context.Context, name string) (systemd.UnitStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u, known := f.units[name]
+	if !known {
+		return systemd.UnitStatus{Name: name, Load: "not-found", Active: "inactive"}, nil
+	}
+	return u, nil
+}
+
+func (f *fakeSystemd) Units(context.Context, string) ([]systemd.UnitStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []systemd.UnitStatus
+	for _, u := range f.units {
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+func (f *fakeSystemd) QueueStop(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stops = append(f.stops, name)
+	return nil
+}
+
+// bench is what a guard runs against.
+type bench struct {
+	t       *testing.T
+	dir     string
+	systemd *fakeSystemd
+	holders []ports.Holder
+}
+
+func newBench(t *testing.T) *bench {
+	return &bench{t: t, dir: t.TempDir(), systemd: &fakeSystemd{units: map[string]systemd.UnitStatus{}}}
+}
+
+// add makes a unit of ours with more lines for its [X-Vllmhost] section.
+func (b *bench) add(instance, active, sub string, lines ...string) {
+	b.t.Helper()
+	unit := unitgen.UnitName(instance)
+	path := filepath.Join(b.dir, unit)
+	text := "[X-Vllmhost]\nFormat=1\nInstance=" + instance + "\n" + strings.Join(lines, "\n") + "\n"
+	if err := os.WriteFile(path, unitgen.Seal([]byte(text)), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	b.systemd.units[unit] = systemd.UnitStatus{Name: unit, Active: active, Sub: sub, FragmentPath: path, InvocationID: "id-of-" + instance}
+}
+
+func (b *bench) guard(instance string) (status string, err error) {
+	var mu sync.Mutex
+	g := Guard{
+		Hook: Hook{Systemd: b.systemd, Log: slog.New(slog.DiscardHandler), Notify: func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			status = s
+		}},
+		Claims:  Claims{Dir: filepath.Join(b.dir, "run")},
+		Holders: func(unitgen.Section) ([]ports.Holder, error) { return b.holders, nil },
+	}
+	err = g.Run(context.Background(), instance, Environment{InvocationID: "id-of-" + instance})
+	return status, err
+}
+
+func TestGuard(t *testing.T) {
+	holder := ports.Holder{Socket: ports.Socket{Addr: netip.MustParseAddrPort("0.0.0.0:8000"), State: ports.Bound, Inode: 1}}
+	for _, tt := range []struct {
+		name    string
+		set     func(*bench)
+		refused string // "" when it may start
+		hint    string
+	}{
+		{name: "alone"},
+		{name: "another runs on another port, without GPUs", set: func(b *bench) { b.add("b", "active", "running", "Port=9000") }},
+		{name: "another runs on the same port", refused: "vllm-b.service runs, and both use port 8000", hint: "vllmhost swap a",
+			set: func(b *bench) { b.add("b", "active", "running", "Port=8000") }},
+		{name: "another loads on the same port", refused: "both use port 8000", hint: "vllmhost swap a",
+			set: func(b *bench) { b.add("b", "activating", "start-post", "Port=8000") }},
+		{name: "another waits for its restart", refused: "both use port 8000", hint: "vllmhost swap a",
+			set: func(b *bench) { b.add("b", "activating", "auto-restart", "Port=8000") }},
+		{name: "another still stops", refused: "both use port 8000", hint: "vllmhost swap a",
+			set: func(b *bench) { b.add("b", "deactivating", "stop-sigterm", "Port=8000") }},
+		{name: "another is stopped", set: func(b *bench) { b.add("b", "inactive", "dead", "Port=8000") }},
+		{name: "another has failed", set: func(b *bench) { b.add("b", "failed", "failed", "Port=8000") }},
+		{name: "a foreign unit of such a name runs", set: func(b *bench) {
+			path := filepath.Join(b.dir, "foreign")
+			if err := os.WriteFile(path, []byte("[Service]\n"), 0o644); err != nil {
+				b.t.Fatal(err)
+			}
+			b.systemd.units["vllm-f.service"] = systemd.UnitStatus{Name: "vllm-f.service", Active: "active", FragmentPath: path}
+		}},
+		{name: "the port is held", refused: "port 8000 is in use: 0.0.0.0:8000 bound", hint: "ss -tlnp 'sport = :8000'",
+			set: func(b *bench) { b.holders = []ports.Holder{holder} }},
+		{name: "its own unit is not ours", refused: "not written by vllmhost", set: func(b *bench) {
+			if err := os.WriteFile(filepath.Join(b.dir, "vllm-a.service"), []byte("[Service]\n"), 0o644); err != nil {
+				b.t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			b.add("a", "activating", "start-pre", "Port=8000")
+			if tt.set != nil {
+				tt.set(b)
+			}
+			status, err := b.guard("a")
+			if tt.refused == "" {
+				if err != nil || len(b.systemd.stops) != 0 {
+					t.Fatalf("refused (%v), stops %v", err, b.systemd.stops)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Fatalf("error %v, want %q", err, tt.refused)
+			}
+			if len(b.systemd.stops) != 1 || b.systemd.stops[0] != "vllm-a.service" {
+				t.Errorf("stops %v: a refused unit must be stopped, or Restart= tries it again", b.systemd.stops)
+			}
+			var refusal *Refusal
+			if errors.As(err, &refusal) && refusal.Hint != tt.hint {
+				t.Errorf("hint %q, want %q", refusal.Hint, tt.hint)
+			}
+			if !strings.HasPrefix(status, "STATUS=Refused: ") || !strings.Contains(status, tt.hint) {
+				t.Errorf("systemctl status says %q", status)
+			}
+		})
+	}
+}
+
+// Of instances that conflict and start at the same instant, exactly one goes on.
+func TestGuardAtTheSameInstant(t *testing.T) {
+	b := newBench(t)
+	const n = 8
+	for i := range n {
+		b.add(fmt.Sprintf("i%d", i), "activating", "start-pre", "Port=8000")
+	}
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := b.guard(fmt.Sprintf("i%d", i))
+			errs <- err
+		}()
+	}
+	passed := 0
+	for range n {
+		if err := <-errs; err == nil {
+			passed++
+		}
+	}
+	if passed != 1 {
+		t.Errorf("%d of %d may start, want exactly one", passed, n)
+	}
+}
+
+// A claim ends with the start it was made for.
+func TestClaimEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		then func(*fakeSystemd)
+		ok   bool
+	}{
+		{"it still loads", func(*fakeSystemd) {}, false},
+		{"it failed", func(f *fakeSystemd) { f.set("vllm-b.service", "failed", "id-of-b") }, true},
+		{"it was stopped", func(f *fakeSystemd) { delete(f.units, "vllm-b.service") }, true},
+		{"it is another start's", func(f *fakeSystemd) { f.set("vllm-b.service", "activating", "another") }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			b.add("a", "activating", "start-pre", "AllGPUs=yes", "Port=1")
+			b.add("b", "activating", "start-pre", "AllGPUs=yes", "Port=2")
+			if _, err := b.guard("b"); err != nil {
+				t.Fatal(err)
+			}
+			tt.then(b.systemd)
+			if _, err := b.guard("a"); (err == nil) != tt.ok {
+				t.Errorf("then a may start: %v (%v), want %v", err == nil, err, tt.ok)
+			}
+		})
+	}
+}
+
+func (f *fakeSystemd) set(unit, active, invocation string) {
+	u := f.units[unit]
+	u.Active, u.InvocationID = active, invocation
+	f.units[unit] = u
+}
+
+func TestTakeEnvironment(t *testing.T) {
+	for name, value := range map[string]string{
+		"LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp", "HOME": "/tmp", "PYTHONPATH": "/tmp",
+		"MAINPID": "7", "INVOCATION_ID": "i", "VLLM_API_KEY": "secret", "NOTIFY_SOCKET": "/run/notify",
+	} {
+		t.Setenv(name, value)
+	}
+	got := TakeEnvironment()
+	if got != (Environment{MainPID: "7", InvocationID: "i", APIKey: "secret"}) {
+		t.Errorf("took %+v", got)
+	}
+	left := os.Environ()
+	if len(left) == 0 || len(left) > 2 {
+		t.Errorf("left in the environment: %q", left)
+	}
+	for _, entry := range left {
+		if name, _, _ := strings.Cut(entry, "="); name != "NOTIFY_SOCKET" && name != "JOURNAL_STREAM" {
+			t.Errorf("%s is left in the environment", name)
+		}
+	}
+}
