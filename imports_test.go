@@ -56,15 +56,19 @@ var rules = []rule{
 		"it turns a command line into calls of hostctl and the result into words"},
 	{"cmd/vllmsim", "", "golang.org/x/sys/unix",
 		"a simulation that shared code with the program would share its mistakes"},
-	{"testhost", "", "golang.org/x/sys/unix",
+	{"testhost", "testhost/fakegpu", "golang.org/x/sys/unix",
 		"tests install the package as a user does, and look at the host from outside"},
+	{"testhost/fakegpu", "", "golang.org/x/sys/unix", "a driver knows nothing of who uses it"},
+	{"cmd/testhost", "testhost", "github.com/spf13/cobra golang.org/x/term golang.org/x/sys/unix",
+		"the terminal's side of testhost, which knows as little of the program"},
+	{"cmd/testhost/nvidia-smi", "testhost/fakegpu", "", "the command of that driver"},
 }
 
 // testLibs are what tests may import on top.
 const testLibs = "github.com/google/go-cmp/cmp github.com/rogpeppe/go-internal/testscript github.com/rogpeppe/go-internal/txtar golang.org/x/sys/unix github.com/BurntSushi/toml"
 
 // forTestsOnly are packages of ours that only tests import.
-const forTestsOnly = "hostctl/systemd/systemdtest testhost"
+const forTestsOnly = "hostctl/systemd/systemdtest"
 
 // pkg is what go list knows about a package.
 type pkg struct {

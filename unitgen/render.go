@@ -15,7 +15,7 @@ const program = "/usr/bin/vllmhost"
 
 // Times between attempts, and how many of them; see startLimit.
 const (
-	restartSec     = 15 * time.Second
+	restartPause   = 15 * time.Second
 	startBurst     = 3
 	stopMargin     = 10 * time.Second // what vLLM needs to end after its streams have (5.5 s stream, 7 s teardown: measured)
 	systemPath     = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -83,7 +83,7 @@ func (j job) unitSection(w *writer) {
 
 // startLimitInterval is long enough that startBurst starts which each take the longest allowed still fall into it.
 func (j job) startLimitInterval() time.Duration {
-	return startBurst * (time.Duration(j.instance.StartTimeout) + restartSec + j.stopTimeout())
+	return startBurst * (time.Duration(j.instance.StartTimeout) + restartPause + j.stopTimeout())
 }
 
 func (j job) stopTimeout() time.Duration {
@@ -124,7 +124,7 @@ func (j job) serviceSection(w *writer) {
 	w.why("vLLM exits with 0 when its engine dies, and with 2 for an option it does not know.")
 	w.set("Restart", "always")
 	w.set("RestartPreventExitStatus", "2")
-	w.set("RestartSec", seconds(restartSec))
+	w.set("RestartSec", seconds(restartPause))
 	w.why("SIGTERM to the server alone, which then drains its engine; what is left is killed.")
 	w.set("KillMode", "mixed")
 	w.why("How long a start may stand still; await extends it up to %s.", in.StartTimeout)
