@@ -17,7 +17,7 @@ const (
 // a terminal the length characters from there take.
 func excerpt(line string, column, length int) (text, indent string, width int) {
 	var shown, under strings.Builder
-	at := column - 1
+	at, tail := column-1, ""
 	if n := utf8.RuneCountInString(line); n > charsBefore+charsAfter {
 		from := max(0, at-charsBefore)
 		if from > 0 {
@@ -26,7 +26,7 @@ func excerpt(line string, column, length int) (text, indent string, width int) {
 		}
 		line, at = characters(line, from, at+charsAfter), at-from
 		if from+utf8.RuneCountInString(line) < n {
-			defer func() { text += "…" }()
+			tail = "…"
 		}
 	}
 	for i, size := 0, 0; line != ""; i, line = i+1, line[size:] {
@@ -45,7 +45,7 @@ func excerpt(line string, column, length int) (text, indent string, width int) {
 			width += cells(cell)
 		}
 	}
-	return shown.String(), under.String(), max(width, 1)
+	return shown.String() + tail, under.String(), max(width, 1)
 }
 
 // characters returns those of a text from one to before another. A byte that is no UTF-8 counts as one.
