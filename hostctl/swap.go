@@ -112,6 +112,9 @@ func (h *Host) facts(ctx context.Context) ([]swap.Fact, error) {
 		if fact.Status, err = h.systemd.Unit(ctx, name); err != nil {
 			return nil, err
 		}
+		if fact.Newer, err = h.units.NewerThan(name, fact.Status.ActiveSince); err != nil {
+			return nil, err
+		}
 		if fact.Enabled, err = h.units.Enabled(name, bootTarget); err != nil {
 			return nil, err
 		}

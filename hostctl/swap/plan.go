@@ -19,6 +19,7 @@ type Fact struct {
 	Text    []byte          // as installed; nil when only Pending exists
 	Pending []byte          // the definition that a swap would install, or nil
 	Edited  bool            // changed by hand since it was written
+	Newer   bool            // Text was written after the running unit started
 	Enabled bool            // starts at boot
 	Status  systemd.UnitStatus
 }
@@ -45,6 +46,7 @@ type Target struct {
 	Install []byte          // text to install first; nil when the installed one is right
 	Before  []byte          // the installed text; nil when there is none
 	Enabled bool            // already starts at boot
+	Serving bool            // already runs with this definition, and is left alone
 }
 
 // Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
@@ -52,6 +54,8 @@ func (p *Plan) Summary() string {
 	old := "nothing"
 	if len(p.Stop) > 0 {
 		old = sides(p.Stop)
+	} else if len(p.toStart()) == 0 {
+		return sides(p.sections()) + " already serves"
 	}
 	return old + " -> " + sides(p.sections())
 }
@@ -114,7 +118,7 @@ func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
 		if !named && !p.conflicts(f.Section) {
 			continue
 		}
-		if f.running() {
+		if f.running() && !p.serving(f.Section) {
 			p.Stop = append(p.Stop, f.Section)
 		}
 		if f.Enabled && !named {
@@ -134,6 +138,7 @@ func newTarget(f Fact) (Target, *Problem) {
 		return t, &Problem{"unit", f.unit() + " is masked", []string{"systemctl unmask " + f.unit()}}
 	}
 	if f.Pending == nil {
+		t.Serving = f.Status.Active == "active" && !f.Newer
 		return t, nil
 	}
 	s, err := unitgen.ParseSection(f.Pending)
@@ -148,16 +153,17 @@ func (p *Plan) conflicts(s unitgen.Section) bool {
 	return slices.ContainsFunc(p.New, func(t Target) bool { return unitgen.Conflict(s, t.Section) != "" })
 }
 
-// Idle reports whether the plan has nothing to do but prove: what it would start is all that runs and starts at boot.
-func (p *Plan) Idle() bool {
-	if len(p.Displaced) > 0 || len(p.Stop) != len(p.New) {
-		return false
-	}
+func (p *Plan) serving(s unitgen.Section) bool {
+	return slices.ContainsFunc(p.New, func(t Target) bool { return t.Serving && t.Section.Instance == s.Instance })
+}
+
+// toStart are the instances of New that do not serve yet.
+func (p *Plan) toStart() []unitgen.Section {
+	var ss []unitgen.Section
 	for _, t := range p.New {
-		same := func(s unitgen.Section) bool { return s.Instance == t.Section.Instance }
-		if t.Install != nil || !t.Enabled || !slices.ContainsFunc(p.Stop, same) {
-			return false
+		if !t.Serving {
+			ss = append(ss, t.Section)
 		}
 	}
-	return true
+	return ss
 }

@@ -87,12 +87,13 @@ var errCancelled = errors.New("cancelled")
 // run is one swap under way.
 type run struct {
 	*Runner
-	plan    *Plan
-	began   time.Time
-	stopped time.Time // when the first old instance was told to stop; zero before
-	ready   time.Time // when the new instances were ready
-	touched bool      // something running was stopped, or something was started
-	answer  string
+	plan     *Plan
+	began    time.Time
+	stopped  time.Time // when the first old instance was told to stop; zero before
+	ready    time.Time // when the new instances were ready
+	restored bool      // "prepare" is undone
+	touched  bool      // something running was stopped, or something was started
+	answer   string
 }
 
 // Run carries out a plan step by step, each recorded before and after. When a step fails, or ctx ends, what was done is

@@ -139,6 +139,7 @@ func TestOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		set    func(*fakeHost)
+		calm   bool // nothing is stopped or started
 		stay   bool
 		names  []string
 		want   State
@@ -156,9 +157,14 @@ func TestOutcomes(t *testing.T) {
 			set: func(h *fakeHost) {
 				h.broken = map[string]bool{h.pending[next]: true, h.text[unitgen.UnitName("old")]: true}
 			}},
+		{name: "an instance with itself, and its new definition does not come up", names: []string{"old"}, want: RolledBack,
+			step: "start", serves: "old", set: func(h *fakeHost) {
+				h.pending[unitgen.UnitName("old")] = unitText("old", "2")
+				h.broken = map[string]bool{unitText("old", "2"): true}
+			}},
 		{name: "told to stay", stay: true, want: Failed, step: "start", serves: "",
 			set: func(h *fakeHost) { h.broken = map[string]bool{h.pending[next]: true} }},
-		{name: "the instance that serves, with nothing pending", names: []string{"old"}, want: Swapped, serves: "old",
+		{name: "the instance that serves, with nothing pending", names: []string{"old"}, calm: true, want: Swapped, serves: "old",
 			set: func(*fakeHost) {}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,15 +173,26 @@ func TestOutcomes(t *testing.T) {
 			if tt.names == nil {
 				tt.names = []string{"new"}
 			}
+			calm := true
+			h.before = func(_ int, op string) error {
+				calm = calm && !strings.HasPrefix(op, "Stop ") && !strings.HasPrefix(op, "Start ")
+				return nil
+			}
 			r := h.runner(t)
 			r.StayOnFailure = tt.stay
 			res := r.Run(context.Background(), h.plan(t, tt.names...))
 			if res.State != tt.want || res.Step != tt.step {
 				t.Errorf("ended %q at step %q, want %q at %q (%v)", res.State, res.Step, tt.want, tt.step, res.Err)
 			}
+			if calm != tt.calm {
+				t.Errorf("nothing was stopped or started: %v, want %v", calm, tt.calm)
+			}
 			serves := ""
-			for name := range h.active {
+			for name, text := range h.active {
 				serves, _ = unitgen.InstanceOf(name)
+				if want := unitText(serves, "1"); text != want {
+					t.Errorf("%s runs with the definition\n%swant\n%s", serves, text, want)
+				}
 			}
 			if serves != tt.serves {
 				t.Errorf("%q serves, want %q", serves, tt.serves)

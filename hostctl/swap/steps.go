@@ -73,6 +73,9 @@ func installNew(ctx context.Context, s *run) (string, error) {
 }
 
 func restoreOld(ctx context.Context, s *run) (string, error) {
+	if s.restored {
+		return "the old definition is in place", nil
+	}
 	var restored []string
 	for _, t := range s.plan.New {
 		unit := unitgen.UnitName(t.Section.Instance)
@@ -96,6 +99,7 @@ func restoreOld(ctx context.Context, s *run) (string, error) {
 	if _, err := s.Systemd.ReloadIfNeeded(ctx, restored...); err != nil {
 		return "", err
 	}
+	s.restored = true
 	return strings.Join(restored, ", ") + " restored", nil
 }
 
@@ -111,18 +115,26 @@ func startOld(ctx context.Context, s *run) (string, error) {
 	if s.stopped.IsZero() {
 		return "nothing was stopped", nil
 	}
+	// An instance that was swapped with itself comes back as what it was, although "prepare" is undone only later.
+	if _, err := restoreOld(ctx, s); err != nil {
+		return "", err
+	}
 	return s.startAll(ctx, s.plan.Stop)
 }
 
 func startNew(ctx context.Context, s *run) (string, error) {
+	sections := s.plan.toStart()
+	if len(sections) == 0 {
+		return "already serves with this definition", nil
+	}
 	s.touched = true
-	detail, err := s.startAll(ctx, s.plan.sections())
+	detail, err := s.startAll(ctx, sections)
 	s.ready = time.Now()
 	return detail, err
 }
 
 func stopNew(ctx context.Context, s *run) (string, error) {
-	return s.stopAll(ctx, s.plan.sections())
+	return s.stopAll(ctx, s.plan.toStart())
 }
 
 func probeNew(ctx context.Context, s *run) (string, error) {
@@ -190,6 +202,9 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 		}
 		gone += n
 		units = append(units, unit)
+	}
+	if len(units) == 0 {
+		return "nothing was started", nil
 	}
 	return fmt.Sprintf("%s stopped, %s gone", strings.Join(units, ", "), processes(gone)), nil
 }
