@@ -18,7 +18,7 @@ func newSwapCommand(a *app) *cobra.Command {
 		Short: "Move the host to other instances",
 		Long: `Stops what conflicts with the named instances (the same GPUs, or the same port), starts them, proves that they serve, and
 makes them what starts at boot. If a step fails, all is undone and what served before serves again. An instance that
-runs already is restarted with its pending definition.`,
+serves already is left alone, or restarted if a new definition of it is pending.`,
 		Example: `  vllmhost swap kimi-int4
   vllmhost swap --dry-run kimi-int4
   vllmhost swap --json minimax embed`,

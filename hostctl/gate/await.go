@@ -80,7 +80,7 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, cgroup, apiKey str
 			}
 			if err == nil {
 				a.Notify(fmt.Sprintf("STATUS=Serving %s on %s", proof.Model, s.Where()))
-				a.Log.Info(fmt.Sprintf("ready after %.1fs: owns %s, answers as %q, a token after %.1fs",
+				a.Log.Info(fmt.Sprintf("ready after %.1fs: owns %s, answers as %q, a token after %.2fs",
 					time.Since(began).Seconds(), s.Where(), proof.Model, proof.FirstToken.Seconds()))
 				return nil
 			}

@@ -121,7 +121,7 @@ func (p Prover) Prove(ctx context.Context, s unitgen.Section) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("owns %s, answers as %q, a token after %.1fs", s.Where(), proof.Model, proof.FirstToken.Seconds()), nil
+	return fmt.Sprintf("owns %s, answers as %q, a token after %.2fs", s.Where(), proof.Model, proof.FirstToken.Seconds()), nil
 }
 
 // apiKey reads VLLM_API_KEY from an EnvironmentFile= of the unit's.
