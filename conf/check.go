@@ -93,7 +93,15 @@ func (l *loader) checkName(n *node, at place) {
 	if whole && nameForm.MatchString(better) {
 		hint += fmt.Sprintf(": %q, say", better)
 	}
-	l.on(n.src, n.key, at, fmt.Sprintf("%s cannot name an %s", quote(n.name), at[0]), hint)
+	l.on(n.src, n.key, at, fmt.Sprintf("%s cannot be the name of %s", quote(n.name), article(at[0])), hint)
+}
+
+// article puts "a" or "an" before a word.
+func article(word string) string {
+	if strings.ContainsRune("aeio", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
 }
 
 func (l *loader) checkHost(t table, h *Host) {

@@ -7,11 +7,8 @@ import (
 )
 
 // checkPorts warns of instances that share a port or socket for no reason: what shares GPUs cannot run together
-// anyway. On a host without GPUs a port is all that instances can share, and means nothing.
+// anyway. Where neither uses a GPU, as on a CPU host, the port is how they take turns.
 func (l *loader) checkPorts(root *node, p *Profile) {
-	if p.Host.GPUs == 0 {
-		return
-	}
 	var before []string // in the order of the files
 	for _, n := range l.instancesInOrder(root, p) {
 		t := table{l, n, place{"instance", n.name}}

@@ -201,14 +201,44 @@ func TestSecretsOfOthers(t *testing.T) {
 	}
 	host.owner--
 	for _, part := range []string{"/etc/vllmhost/secrets", name} {
-		if err := os.Lchown(host.in(part), 65534, -1); err != nil {
+		somebody := host.owner + 1
+		if err := os.Lchown(host.in(part), int(somebody), -1); err != nil {
 			t.Skip("only root can give files away")
 		}
-		if _, f := host.secretFault(name); f == nil || f.message != "can be replaced by others than root: "+part+" belongs to user 65534" {
+		if _, f := host.secretFault(name); f == nil || f.message != fmt.Sprintf("can be replaced by others than root: %s belongs to user %d", part, somebody) {
 			t.Errorf("%s: got %v", part, f)
 		}
 		if err := os.Lchown(host.in(part), int(host.owner), -1); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Without the right to look at a file with secrets the profile can still be checked, with a warning.
+func TestSecretsUnseen(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root sees everything")
+	}
+	host := secretsHost(t)
+	profile := filepath.Join(t.TempDir(), "host.toml")
+	text, err := os.ReadFile("testdata/valid/smallest.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, profile, string(text)+"env_file = '/etc/vllmhost/secrets/good.env'\n")
+	for _, c := range []struct{ unseen, want string }{
+		{"/etc/vllmhost/secrets", "was not checked: only root can see it"},
+		{"/etc/vllmhost/secrets/good.env", "was not checked: only root can read it"},
+	} {
+		info, err := os.Stat(host.in(c.unseen))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chmod(t, host.in(c.unseen), 0)
+		p, diags := load(profile, host)
+		chmod(t, host.in(c.unseen), info.Mode().Perm())
+		if p == nil || len(diags) != 1 || diags[0].Severity != Warning || !strings.Contains(diags[0].Message, c.want) {
+			t.Errorf("%s: %s", c.unseen, diags)
 		}
 	}
 }

@@ -92,6 +92,7 @@ func syntaxWords(message string) (words, hint string) {
 		{`expected value but found "`, "this is no value", "put text in quotes"},
 		{"expected value but found '", "this is no value", "put text in quotes"},
 		{`expected '.' or '=', but got '\n'`, `"=" and a value are missing here`, ""},
+		{"expected '.' or '=', but got '{'", "this is no key", "a profile is TOML, not JSON"},
 		{"expected '.' or '='", `"=" is missing before this`, "a key with other characters than a-z, A-Z, 0-9, - and _ needs quotes"},
 		{"expected '.' or ']' to end table name", `"]" is missing here`, ""},
 		{"expected a top-level item to end with a newline", "there is more on this line than one key and its value", "one key a line; put text in quotes"},

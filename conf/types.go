@@ -120,8 +120,8 @@ type Instance struct {
 	// GPUs to use: "all", a list of indices in PCI bus order, or a list of UUIDs as nvidia-smi -L prints them. [] uses
 	// none.
 	//
-	//	gpus = [0, 1, 2, 3]
-	GPUs GPUs `toml:"gpus" default:"all; none where the host has gpus = 0"`
+	//	gpus = [0, 1, 2, 3, 4, 5, 6, 7]
+	GPUs GPUs `toml:"gpus" default:"\"all\"; none where the host has gpus = 0"`
 	// GPUs that share one copy of the model, 1 to 1024.
 	//
 	//	tensor_parallel_size = 8
@@ -145,7 +145,8 @@ type Instance struct {
 	//	share_gpus = true
 	ShareGPUs bool `toml:"share_gpus"`
 
-	// Further options of vLLM; see "args" below.
+	// Further options of vLLM: long flags without dashes. true gives --flag, false --no-flag, a list repeated values, a
+	// table JSON.
 	//
 	//	args = { trust-remote-code = true, max-model-len = 131072 }
 	Args Args `toml:"args"`

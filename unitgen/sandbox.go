@@ -89,15 +89,20 @@ func sizeText(n int64) string {
 }
 
 func (j job) devices(w *writer) {
-	if !j.gpu {
-		w.set("PrivateDevices", "yes")
-		w.set("PrivateUsers", "yes")
-		w.set("ProtectClock", "yes")
-		for _, d := range j.instance.DeviceAllow {
-			w.set("DeviceAllow", Quote(d)+" rw")
-		}
+	if j.gpu {
+		w.why("No PrivateDevices=, ProtectClock= or DevicePolicy=: each hides the GPUs, or those that appear later.")
+		w.set("LimitMEMLOCK", "infinity")
 		return
 	}
-	w.why("No PrivateDevices=, ProtectClock= or DevicePolicy=: each hides the GPUs, or those that appear later.")
-	w.set("LimitMEMLOCK", "infinity")
+	w.set("PrivateUsers", "yes")
+	if len(j.instance.DeviceAllow) == 0 {
+		w.set("PrivateDevices", "yes")
+		w.set("ProtectClock", "yes")
+		return
+	}
+	w.why("The pseudo devices, and these.")
+	w.set("DevicePolicy", "closed")
+	for _, d := range j.instance.DeviceAllow {
+		w.set("DeviceAllow", Quote(d)+" rw")
+	}
 }
