@@ -210,8 +210,8 @@ type Instance struct {
 	//
 	//	system_call_filter = ["@debug"]
 	SystemCallFilter []string `toml:"system_call_filter"`
-	// Device nodes (/dev/...) or classes of them (char-...) the engine may use, besides the GPUs. See
-	// systemd.resource-control(5), DeviceAllow=.
+	// Device nodes (/dev/...) or classes of them (char-...) that an engine without GPUs may use. One with GPUs is not kept
+	// from any. See systemd.resource-control(5), DeviceAllow=.
 	//
 	//	device_allow = ["char-infiniband_verbs"]
 	DeviceAllow []string `toml:"device_allow"`
