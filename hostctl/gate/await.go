@@ -13,7 +13,11 @@ import (
 )
 
 // Await decides when a started instance counts as ready.
-type Await struct{ Hook }
+type Await struct {
+	Hook
+	// members lists the unit's processes; nil reads its cgroup. Tests have no unit.
+	members func() ([]int, error)
+}
 
 const (
 	// Nothing signals that a socket listens, so this polls; it bounds the delay from "answers" to "ready".
@@ -43,10 +47,13 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	if err != nil {
 		return ended(pid)
 	}
+	if a.members == nil {
+		a.members = membersOf(cgroup)
+	}
 	died := make(chan error, 1)
 	go func() { died <- proc.WaitExit(context.WithoutCancel(ctx), pid) }()
 
-	err = a.ready(ctx, s, cgroup, env.APIKey, died, pid)
+	err = a.ready(ctx, s, env.APIKey, died, pid)
 	if ctx.Err() == nil {
 		return err
 	}
@@ -54,14 +61,14 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	return errors.New("stopped while loading")
 }
 
-func (a *Await) ready(ctx context.Context, s unitgen.Section, cgroup, apiKey string, died <-chan error, pid int) error {
+func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, died <-chan error, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	began := time.Now()
 	poll, report := time.NewTicker(pollInterval), time.NewTicker(reportInterval)
 	defer poll.Stop()
 	defer report.Stop()
-	moving := newMovement(cgroup)
+	moving := newMovement(a.members)
 	for {
 		select {
 		case <-died:
@@ -71,7 +78,7 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, cgroup, apiKey str
 		case <-report.C:
 			a.report(s, moving, began)
 		case <-poll.C:
-			proof, err := prove(ctx, s, cgroup, apiKey)
+			proof, err := prove(ctx, s, a.members, apiKey)
 			if errors.Is(err, errNotListening) {
 				continue
 			}

@@ -5,25 +5,23 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-
-	"vllmhost/hostctl/proc"
 )
 
 // movement tells whether a loading engine gets on: its processes read, or take memory. Processor time alone proves
 // nothing: a hung collective spins.
 type movement struct {
-	cgroup string
-	seen   uint64
+	members func() ([]int, error) // of its unit
+	seen    uint64
 }
 
-func newMovement(cgroup string) *movement { return &movement{cgroup: cgroup} }
+func newMovement(members func() ([]int, error)) *movement { return &movement{members: members} }
 
 // A load that moves reads or maps far more than this between two looks, in bytes; log lines alone do not.
 const leastMovement = 1 << 20
 
 // moved reports whether the engine got on since the last call.
 func (m *movement) moved() bool {
-	pids, err := proc.Members(m.cgroup)
+	pids, err := m.members()
 	if err != nil {
 		return false
 	}

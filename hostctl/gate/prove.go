@@ -22,10 +22,10 @@ var errNotListening = errors.New("nothing listens")
 // Proof shows that an instance serves.
 type Proof struct{ probe.Answer }
 
-// prove checks that the listener belongs to the cgroup, and that it answers with the right model and makes a token.
+// prove checks that the listener belongs to one of the unit's processes, and that it answers with the right model and makes a token.
 // Health is a matter of identity and work: an orphan of another instance answers 200 as well.
-func prove(ctx context.Context, s unitgen.Section, cgroup, apiKey string) (Proof, error) {
-	if err := ownsSocket(s, cgroup); err != nil {
+func prove(ctx context.Context, s unitgen.Section, members func() ([]int, error), apiKey string) (Proof, error) {
+	if err := ownsSocket(s, members); err != nil {
 		return Proof{}, err
 	}
 	target := probe.Target{Host: s.Host, Port: s.Port, UDS: s.UDS, TLS: s.TLS, APIKey: apiKey, Models: s.Served}
@@ -33,9 +33,9 @@ func prove(ctx context.Context, s unitgen.Section, cgroup, apiKey string) (Proof
 	return Proof{answer}, err
 }
 
-// ownsSocket checks that a process of the cgroup listens where the instance should, and nobody else does. It is called
-// often while an engine loads, so it looks at the cgroup's processes alone unless it has a stranger to name.
-func ownsSocket(s unitgen.Section, cgroup string) error {
+// ownsSocket checks that one of the unit's processes listens where the instance should, and nobody else does. It is
+// called often while an engine loads, so it looks at those alone unless it has a stranger to name.
+func ownsSocket(s unitgen.Section, members func() ([]int, error)) error {
 	sockets, err := listening(s)
 	if err != nil {
 		return err
@@ -43,12 +43,12 @@ func ownsSocket(s unitgen.Section, cgroup string) error {
 	if len(sockets) == 0 {
 		return errNotListening
 	}
-	members, err := proc.Members(cgroup)
+	pids, err := members()
 	if err != nil {
 		return err
 	}
 	for _, socket := range sockets {
-		if len(proc.SocketOwnersAmong(members, socket.Inode)[socket.Inode]) == 0 {
+		if len(proc.SocketOwnersAmong(pids, socket.Inode)[socket.Inode]) == 0 {
 			return foreign(s, socket)
 		}
 	}
@@ -101,6 +101,11 @@ func holdersOf(s unitgen.Section) ([]ports.Holder, error) {
 	return slices.DeleteFunc(holders, func(h ports.Holder) bool { return !h.Blocks(address(s.Host)) }), err
 }
 
+// membersOf lists the processes of a cgroup.
+func membersOf(cgroup string) func() ([]int, error) {
+	return func() ([]int, error) { return proc.Members(cgroup) }
+}
+
 // Prover proves from outside of the unit that a running instance serves.
 type Prover struct{ Systemd Systemd }
 
@@ -117,7 +122,7 @@ func (p Prover) Prove(ctx context.Context, s unitgen.Section) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	proof, err := prove(ctx, s, status.ControlGroup, key)
+	proof, err := prove(ctx, s, membersOf(status.ControlGroup), key)
 	if err != nil {
 		return "", err
 	}
