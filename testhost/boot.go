@@ -18,6 +18,7 @@ import (
 // A boot is one life of the host's systemd, from its start to its end.
 type boot struct {
 	leader int           // pid of its PID 1, as this machine counts
+	up     bool          // multi-user.target was reached, and commands run inside
 	ended  chan struct{} // closed when all its processes are gone
 	status error         // of systemd-nspawn; valid once ended is closed
 }
@@ -70,6 +71,9 @@ func (h *Host) start(ctx context.Context) error {
 	if err := h.awaitBooted(ctx, b, booted); err != nil {
 		return fmt.Errorf("%v does not boot: %w\n%s", h, err, h.consoleTail())
 	}
+	h.mu.Lock()
+	b.up = true
+	h.mu.Unlock()
 	return nil
 }
 
@@ -127,10 +131,14 @@ func (h *Host) awaitBooted(ctx context.Context, b *boot, booted *net.UnixConn) e
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return h.thread.do(func() (err error) {
+	err := h.thread.do(func() (err error) {
 		b.leader, err = h.cgroups.leader()
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return h.proveInside(ctx, b)
 }
 
 // kill ends the present boot without a word to anybody inside.

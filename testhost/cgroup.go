@@ -51,15 +51,16 @@ func mountCgroups(layout Cgroups) (mounts []cgroupMount, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Covering it is enough: nspawn looks at what is on top.
+	// A tmpfs covers what is there: the kernel refuses to mount a file system on
+	// itself, as cgroup2 on most machines would be.
+	if err := unix.Mount("tmpfs", cgroupRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+		return nil, fmt.Errorf("cannot mount a tmpfs on %s: %v", cgroupRoot, err)
+	}
 	if layout == Unified {
 		if err := unix.Mount("cgroup2", cgroupRoot, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return nil, fmt.Errorf("cannot mount cgroup2 on %s: %v", cgroupRoot, err)
 		}
 		return []cgroupMount{{cgroupRoot, own[""]}}, nil
-	}
-	if err := unix.Mount("tmpfs", cgroupRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
-		return nil, fmt.Errorf("cannot mount a tmpfs on %s: %v", cgroupRoot, err)
 	}
 	v1, v2 := cgroupRoot+"/systemd", cgroupRoot+"/unified"
 	for _, m := range []struct{ path, fstype, data string }{

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,9 +29,12 @@ type Options struct {
 // Its methods may be called from several goroutines, except that nothing can
 // run inside while it reboots.
 type Host struct {
-	id      string
-	lab     *Lab
-	opts    Options
+	id   string
+	lab  *Lab
+	opts Options
+	// machineID is the content of its /etc/machine-id, by which it is known.
+	machineID string
+
 	dir     string  // upper, work, root, console.log
 	locks   []*lock // own folder, image, layer
 	thread  *thread
@@ -130,11 +132,6 @@ func (h *Host) claim() error {
 // makeDisk starts the host's thread, mounts its disk there and fills in what
 // this host alone has.
 func (h *Host) makeDisk(lower []string) error {
-	for _, dir := range []string{"upper", "work", "root"} {
-		if err := os.Mkdir(filepath.Join(h.dir, dir), 0o755); err != nil {
-			return err
-		}
-	}
 	var err error
 	if h.thread, err = newThread(); err != nil {
 		return err
@@ -156,30 +153,20 @@ func (h *Host) makeDisk(lower []string) error {
 		if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 			return err
 		}
-		if err := h.mountRoot(lower); err != nil {
+		if err := h.makeRoot(lower); err != nil {
 			return err
 		}
 		return h.fill()
 	})
 }
 
-// mountRoot mounts the disk on <dir>/root of the calling thread's namespace.
-func (h *Host) mountRoot(lower []string) error {
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", strings.Join(lower, ":"), h.dir, h.dir)
-	if err := unix.Mount("overlay", h.root(), "overlay", 0, options); err != nil {
-		return fmt.Errorf("cannot mount an overlay in %s: %v; set %s to a folder on ext4, xfs or tmpfs", h.dir, err, CacheEnv)
-	}
-	return nil
-}
-
-func (h *Host) root() string { return filepath.Join(h.dir, "root") }
-
 // fill writes what this host alone has on its disk.
 func (h *Host) fill() error {
 	random := make([]byte, 16)
 	rand.Read(random)
+	h.machineID = hex.EncodeToString(random) + "\n"
 	files := map[string]string{
-		"etc/machine-id": hex.EncodeToString(random) + "\n",
+		"etc/machine-id": h.machineID,
 		"etc/hostname":   "gpu-host\n",
 		"etc/hosts":      "127.0.0.1 localhost gpu-host\n::1 localhost\n",
 	}

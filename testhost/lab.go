@@ -28,6 +28,7 @@ const DefaultCache = "/var/cache/vllmhost-testhost"
 type Lab struct {
 	cache    string
 	progress io.Writer
+	overlay  bool // disks are overlays, not copies
 
 	ctx   context.Context // ends with the lab
 	end   context.CancelCauseFunc
@@ -63,6 +64,7 @@ func Open(progress io.Writer) (*Lab, error) {
 	if err := l.reap(); err != nil {
 		return nil, err
 	}
+	l.overlay = l.canOverlay()
 	return l, nil
 }
 

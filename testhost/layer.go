@@ -59,7 +59,7 @@ func (l *Lab) layer(ctx context.Context, opts Options) (string, *lock, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	key = string(opts.Release) + "-" + hashStrings(key, imageRecipe, strings.Join(imagePackages, ","))
+	key = string(opts.Release) + "-" + hashStrings(key, imageRecipe, strings.Join(imagePackages, ","), fmt.Sprint(l.overlay))
 	dir := filepath.Join(l.layers(), key)
 	held, err := l.made(ctx, dir, func(tmp string) error {
 		return l.makeLayer(ctx, opts, tmp)
@@ -92,28 +92,30 @@ func (l *Lab) makeLayer(ctx context.Context, opts Options, tmp string) error {
 			return err
 		}
 	}
-	// What belongs to this host alone, and would be older than the next one.
-	if _, err := h.Check(ctx, "sh", "-ec", `rm -rf /tmp/* /var/tmp/* /var/log/apt; : >/etc/machine-id`); err != nil {
-		return err
-	}
 	if err := h.shutdown(ctx, "poweroff"); err != nil {
 		return err
 	}
-	upper := filepath.Join(h.dir, "upper")
-	if err := removeTree(filepath.Join(upper, "var/log/journal")); err != nil {
+	// What belongs to this host alone.
+	journals, err := filepath.Glob(filepath.Join(h.changes(), "var/log/journal/*"))
+	if err != nil {
 		return err
+	}
+	for _, path := range journals {
+		if err := removeTree(path); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(tmp); err != nil {
 		return err
 	}
-	return os.Rename(upper, tmp)
+	return os.Rename(h.changes(), tmp)
 }
 
 // InstallDeb installs a package file of this machine inside, with apt-get, as
 // `apt install ./x.deb` does. What it depends on must be in the image: a host
 // has no network.
 func (h *Host) InstallDeb(ctx context.Context, deb string) error {
-	inside := "/tmp/" + filepath.Base(deb)
+	inside := "/run/" + filepath.Base(deb) // in memory
 	if err := h.copyIn(ctx, deb, inside, 0o644); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, signal := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGKILL} {
 		for _, layout := range []Cgroups{Unified, Hybrid} {
 			t.Run(unix.SignalName(signal)+"/"+layout.String(), func(t *testing.T) {
-				id, leader, child := bootInChild(t, layout)
+				id, leader, child := bootInChild(t, layout, (*exec.Cmd).Start)
 				if err := child.Process.Signal(signal); err != nil {
 					t.Fatal(err)
 				}
@@ -76,7 +76,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-func bootInChild(t *testing.T, layout Cgroups) (id string, leader int, child *exec.Cmd) {
+// bootInChild returns when the child, started by start, has a host.
+func bootInChild(t *testing.T, layout Cgroups, start func(*exec.Cmd) error) (id string, leader int, child *exec.Cmd) {
 	t.Helper()
 	child = exec.Command("/proc/self/exe")
 	child.Env = append(os.Environ(), childVariable+"="+layout.String())
@@ -85,7 +86,7 @@ func bootInChild(t *testing.T, layout Cgroups) (id string, leader int, child *ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	if err := start(child); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { child.Process.Kill() })
@@ -94,6 +95,70 @@ func bootInChild(t *testing.T, layout Cgroups) (id string, leader int, child *ex
 		t.Fatalf("the child says %q, %v", line, err)
 	}
 	return id, leader, child
+}
+
+// In a chroot "/" is no mount point, and whoever enters a namespace lands
+// outside of the chroot unless care is taken. There, too, a command meant for
+// the host runs in the host: the child's Boot proves that or fails.
+func TestInAChroot(t *testing.T) {
+	// Not t.TempDir, which is deleted without a look at what is mounted there.
+	dir, err := os.MkdirTemp("", "chroot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeTree(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	thread, err := newThread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer thread.end()
+	id, _, child := bootInChild(t, Unified, func(child *exec.Cmd) error {
+		return thread.do(func() error {
+			if err := assembleRoot(dir); err != nil {
+				return err
+			}
+			child.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+			child.Dir = "/"
+			return child.Start()
+		})
+	})
+	if err := child.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait()
+	checkNothingOf(t, id)
+}
+
+// assembleRoot makes dir look like "/" to a chroot: a plain folder, in which
+// each entry of the real root is bound.
+func assembleRoot(dir string) error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		from, to := "/"+entry.Name(), filepath.Join(dir, entry.Name())
+		if target, err := os.Readlink(from); err == nil {
+			if err := os.Symlink(target, to); err != nil {
+				return err
+			}
+			continue
+		}
+		if !entry.IsDir() {
+			continue
+		}
+		if err := os.Mkdir(to, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("%s: %v", from, err)
+		}
+	}
+	return nil
 }
 
 func checkNothingOf(t *testing.T, id string) {
@@ -175,6 +240,37 @@ func TestCloseWhileBooting(t *testing.T) {
 			}
 			checkNothingOf(t, h.id)
 		}
+	}
+}
+
+// Where disks cannot be overlays they are copies, and keep what is written.
+func TestCopiedDisk(t *testing.T) {
+	l, err := Open(t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.overlay = false
+	h, err := l.Boot(t.Context(), Options{Release: Bookworm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteFile(t.Context(), "/etc/motd", []byte("Welcome\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := h.ReadFile(t.Context(), "/etc/motd"); string(text) != "Welcome\n" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	image, held, err := l.image(t.Context(), Bookworm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.release()
+	if text, _ := os.ReadFile(filepath.Join(image, "etc/motd")); string(text) == "Welcome\n" {
+		t.Error("the host wrote to its image")
 	}
 }
 

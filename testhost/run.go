@@ -52,11 +52,21 @@ type Streams struct {
 func (h *Host) RunIO(ctx context.Context, streams Streams, argv ...string) (int, error) {
 	h.mu.Lock()
 	b := h.boot
+	up := b != nil && b.up
 	h.mu.Unlock()
-	if b == nil || b.leader == 0 {
+	if !up {
 		return -1, fmt.Errorf("cannot run %q: %v is not up", argv, h)
 	}
-	enter := append([]string{"nsenter", "--target=" + strconv.Itoa(b.leader), "--all", "--"}, argv...)
+	return h.runIn(ctx, b, streams, argv)
+}
+
+// runIn runs a command in one boot of the host.
+//
+// --root is what makes it safe: without it the command gets the root of the
+// mount namespace, which may be this machine's where nspawn has moved the
+// host's root over it. Then an apt-get meant for the host works here.
+func (h *Host) runIn(ctx context.Context, b *boot, streams Streams, argv []string) (int, error) {
+	enter := append([]string{"nsenter", "--target=" + strconv.Itoa(b.leader), "--all", "--root", "--wd", "--"}, argv...)
 	line := h.inCgroup("payload/testhost", enter)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(cleanEnv(), streams.Env...)
@@ -77,6 +87,20 @@ func (h *Host) RunIO(ctx context.Context, streams Streams, argv ...string) (int,
 		return -1, fmt.Errorf("%q in %v did not end: %w", argv, h, context.Cause(ctx))
 	}
 	return exitCode(err)
+}
+
+// proveInside makes sure that commands run inside the host and nowhere else:
+// they have to read the machine id that was made for it. It only reads.
+func (h *Host) proveInside(ctx context.Context, b *boot) error {
+	var out bytes.Buffer
+	code, err := h.runIn(ctx, b, Streams{Out: &out}, []string{"cat", "/etc/machine-id"})
+	if err == nil && (code != 0 || out.String() != h.machineID) {
+		err = fmt.Errorf("they read machine id %q (exit status %d), want %q", out.String(), code, h.machineID)
+	}
+	if err != nil {
+		return fmt.Errorf("commands would not run inside the host: %v", err)
+	}
+	return nil
 }
 
 func exitCode(err error) (int, error) {

@@ -66,10 +66,12 @@ func (t *thread) end() { close(t.ended) }
 // privateMounts gives the calling thread its own mount namespace, which tells
 // nothing to others and in which "/" is a mount point.
 //
-// In a chroot it is not, and neither systemd-nspawn nor mount(8) can then
-// change how mounts propagate. So: step out to the root of the namespace
-// (setns(2) to the namespace one is in does just that), bind the chroot's
-// directory on itself and step in again.
+// In a chroot it is not. Neither systemd-nspawn nor mount(8) can then change
+// how mounts propagate; and, worse, whoever enters the namespace later, as
+// nsenter(1) does, finds himself outside of the chroot. So: step out to the
+// root of the namespace (setns(2) to the namespace one is in does just that),
+// bind the chroot's directory on itself, make that the root of the namespace
+// and let go of the rest.
 func privateMounts() error {
 	// setns to a mount namespace wants a thread that shares its root and
 	// working directory with no other one.
@@ -81,7 +83,7 @@ func privateMounts() error {
 		return err
 	}
 	if !isMount {
-		if err := leaveAndReenterRoot(); err != nil {
+		if err := makeChrootTheRoot(); err != nil {
 			return fmt.Errorf("this is a chroot, and its root directory cannot be made a mount point: %v", err)
 		}
 	}
@@ -96,7 +98,7 @@ func rootIsMountPoint() (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-func leaveAndReenterRoot() error {
+func makeChrootTheRoot() error {
 	root, err := os.Open("/")
 	if err != nil {
 		return err
@@ -128,7 +130,15 @@ func leaveAndReenterRoot() error {
 	if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
-	if err := unix.Chroot(path); err != nil {
+	// pivot_root(2), "pivot_root(".", ".")": the old root ends up below the new
+	// one, where it is detached.
+	if err := unix.Chdir(path); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %v", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return err
 	}
 	return unix.Chdir(cwd)
