@@ -8,7 +8,6 @@ import (
 
 	"vllmhost/conf"
 	"vllmhost/hostctl/swap"
-	"vllmhost/unitgen"
 )
 
 // ApplyOptions tune an apply.
@@ -127,12 +126,14 @@ func (h *Host) carryOut(ctx context.Context, a Applied) (reloaded bool, err erro
 	if err == nil {
 		reloaded, err = h.systemd.ReloadIfNeeded(ctx, names...)
 	}
+	if err == nil {
+		err = record.Write(swap.Entry{State: swap.Applied})
+	}
 	if err != nil {
 		err = errors.Join(err, h.restore(ctx, done, names))
 		_ = record.Write(swap.Entry{State: swap.Refused, Error: err.Error()})
-		return reloaded, err
 	}
-	return reloaded, record.Write(swap.Entry{State: swap.Applied})
+	return reloaded, err
 }
 
 func (h *Host) act(u UnitAction) error {
@@ -193,6 +194,3 @@ func (h *Host) putBack(u UnitAction) error {
 	}
 	return h.units.Write(u.Unit, u.have)
 }
-
-// Wanted returns the units that a profile asks for, without looking at the host.
-func Wanted(p *conf.Profile) []unitgen.Unit { return unitgen.RenderAll(p) }
