@@ -119,6 +119,9 @@ func failure(u systemd.UnitStatus) string {
 	if strings.HasPrefix(u.StatusText, "Refused: ") {
 		return lowerFirst(u.StatusText)
 	}
+	if why, ok := strings.CutPrefix(u.StatusText, "Failed: "); ok {
+		return why
+	}
 	if why := u.Failure(); why != "" {
 		return why
 	}

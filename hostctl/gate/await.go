@@ -30,6 +30,9 @@ const (
 	extension = time.Minute
 )
 
+// errEnded says that the main process ended.
+var errEnded = errors.New("the engine ended before it was ready")
+
 // Run waits until the engine with the main process env.MainPID serves, and returns nil then. It returns an error as soon
 // as that process ends, when another process answers in its place, when the start stands still for StallTimeout or
 // takes longer than StartTimeout. When ctx ends, which is systemd stopping a unit that is still loading, it sends
@@ -43,9 +46,22 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	if err != nil || pid <= 1 {
 		return fmt.Errorf("cannot find the engine's process: MAINPID is %q", env.MainPID)
 	}
+	err = a.await(ctx, s, pid, env)
+	if errors.Is(err, errEnded) {
+		if reason := lastWords(ctx, env.InvocationID); reason != "" {
+			err = fmt.Errorf("%w: %s", err, reason)
+		}
+	}
+	if err != nil {
+		a.Notify("STATUS=Failed: " + err.Error())
+	}
+	return err
+}
+
+func (a *Await) await(ctx context.Context, s unitgen.Section, pid int, env Environment) error {
 	cgroup, err := proc.CgroupOf(pid)
 	if err != nil {
-		return ended(pid)
+		return errEnded
 	}
 	if a.members == nil {
 		a.members = membersOf(cgroup)
@@ -53,7 +69,7 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	died := make(chan error, 1)
 	go func() { died <- proc.WaitExit(context.WithoutCancel(ctx), pid) }()
 
-	err = a.ready(ctx, s, env.APIKey, died, pid)
+	err = a.ready(ctx, s, env.APIKey, died)
 	if ctx.Err() == nil {
 		return err
 	}
@@ -61,7 +77,7 @@ func (a *Await) Run(ctx context.Context, instance string, env Environment) error
 	return errors.New("stopped while loading")
 }
 
-func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, died <-chan error, pid int) error {
+func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, died <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	began := time.Now()
@@ -72,7 +88,7 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, die
 	for {
 		select {
 		case <-died:
-			return ended(pid)
+			return errEnded
 		case <-ctx.Done():
 			return fmt.Errorf("not ready after %s (start_timeout)", s.StartTimeout)
 		case <-report.C:
@@ -102,10 +118,6 @@ func (a *Await) report(s unitgen.Section, moving *movement, began time.Time) {
 		state += fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", max(s.StallTimeout, extension).Microseconds())
 	}
 	a.Notify(state)
-}
-
-func ended(pid int) error {
-	return fmt.Errorf("the engine (pid %d) ended before it was ready; its last lines are in the journal above", pid)
 }
 
 // terminate sends SIGTERM until the process is gone. systemd kills what is left at TimeoutStopSec.

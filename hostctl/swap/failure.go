@@ -18,6 +18,9 @@ func startFailure(unit string, err error) error {
 	if why, refused := strings.CutPrefix(s.StatusText, "Refused: "); refused {
 		return fmt.Errorf("%s refused to start: %s", unit, why)
 	}
+	if why, failed := strings.CutPrefix(s.StatusText, "Failed: "); failed {
+		return fmt.Errorf("%s did not come up: %s", unit, why)
+	}
 	switch {
 	case s.ExecMainCode == "exited":
 		return fmt.Errorf("the engine of %s ended before it was ready, with exit status %d", unit, s.ExecMainStatus)
