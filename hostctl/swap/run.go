@@ -50,7 +50,7 @@ type Cgroups interface {
 type Progress interface {
 	Begin(step string)         // a step begins
 	Detail(text string)        // what the current step or undo does or waits for
-	Done(text string)          // the current step or undo is done
+	Done(text string)          // the current step or undo is done; an undo that had nothing to do does not say so
 	Fail(text string)          // the current step or undo failed
 	Undo(step string)          // undoing a step begins
 	Announce(p *Plan)          // before the first step
@@ -177,7 +177,9 @@ func (s *run) undo(ctx context.Context, step Step) error {
 		s.note(Entry{Step: step.Name, State: Failed, Error: err.Error()})
 		return err
 	}
-	s.Progress.Done(detail)
+	if detail != "" {
+		s.Progress.Done(detail)
+	}
 	s.note(Entry{Step: step.Name, State: Undone, Detail: detail})
 	return nil
 }

@@ -17,7 +17,8 @@ type Step struct {
 	Name    string
 	Summary string // for a dry run
 	Do      func(ctx context.Context, s *run) (detail string, err error)
-	// Undo restores what was before Do, however far Do came. Nil when Do changes nothing, or nothing that can be restored.
+	// Undo restores what was before Do, however far Do came, and says nothing when there was nothing to restore. Nil when
+	// Do changes nothing, or nothing that can be restored.
 	Undo func(ctx context.Context, s *run) (detail string, err error)
 }
 
@@ -74,7 +75,7 @@ func installNew(ctx context.Context, s *run) (string, error) {
 
 func restoreOld(ctx context.Context, s *run) (string, error) {
 	if s.restored {
-		return "the old definition is in place", nil
+		return "", nil
 	}
 	var restored []string
 	for _, t := range s.plan.New {
@@ -94,7 +95,7 @@ func restoreOld(ctx context.Context, s *run) (string, error) {
 		restored = append(restored, unit)
 	}
 	if len(restored) == 0 {
-		return "nothing to restore", nil
+		return "", nil
 	}
 	if _, err := s.Systemd.ReloadIfNeeded(ctx, restored...); err != nil {
 		return "", err
@@ -113,7 +114,7 @@ func stopOld(ctx context.Context, s *run) (string, error) {
 
 func startOld(ctx context.Context, s *run) (string, error) {
 	if s.stopped.IsZero() {
-		return "nothing was stopped", nil
+		return "", nil
 	}
 	// An instance that was swapped with itself comes back as what it was, although "prepare" is undone only later.
 	if _, err := restoreOld(ctx, s); err != nil {
@@ -204,9 +205,13 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 		units = append(units, unit)
 	}
 	if len(units) == 0 {
-		return "nothing was started", nil
+		return "", nil
 	}
-	return fmt.Sprintf("%s stopped, %s gone", strings.Join(units, ", "), processes(gone)), nil
+	detail := strings.Join(units, ", ") + " stopped"
+	if gone > 0 {
+		detail += ", " + processes(gone) + " gone"
+	}
+	return detail, nil
 }
 
 func (s *run) stop(ctx context.Context, unit string, drain time.Duration) (gone int, err error) {
@@ -261,7 +266,7 @@ func (s *run) startAll(ctx context.Context, sections []unitgen.Section) (string,
 		units = append(units, unit)
 	}
 	if len(units) == 0 {
-		return "nothing was running", nil
+		return "", nil
 	}
 	return strings.Join(units, ", ") + " started, ready", nil
 }
