@@ -2,6 +2,7 @@ package unitgen
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -87,6 +88,20 @@ func TestEdited(t *testing.T) {
 	} {
 		if got := Edited([]byte(tt.text)); got != tt.want {
 			t.Errorf("%s: Edited = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// The section is a format that others may read: docs/reference/unit.md describes every key.
+func TestSectionIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/unit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range reflect.TypeFor[Section]().NumField() {
+		key := reflect.TypeFor[Section]().Field(field).Tag.Get("unit")
+		if !strings.Contains(string(page), "| `"+key+"` |") {
+			t.Errorf("docs/reference/unit.md does not describe %s=", key)
 		}
 	}
 }
