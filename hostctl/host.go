@@ -116,10 +116,8 @@ func (h *Host) unitFiles() (map[string]unitFile, error) {
 			return nil, err
 		}
 		if !f.exists {
-			if f.section, err = unitgen.ParseSection(f.pending); err != nil {
-				return nil, fmt.Errorf("cannot use the pending definition %q: %v", name, err)
-			}
-			f.ours = true
+			f.section, err = unitgen.ParseSection(f.pending)
+			f.ours = err == nil
 		}
 		files[name] = f
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"vllmhost/hostctl/probe"
 	"vllmhost/hostctl/proc"
 	"vllmhost/unitgen"
 )
@@ -22,6 +23,8 @@ type Await struct {
 const (
 	// Nothing signals that a socket listens, so this polls; it bounds the delay from "answers" to "ready".
 	pollInterval = 20 * time.Millisecond
+	// How long to wait after an answer that is not the right one yet.
+	retryInterval = 500 * time.Millisecond
 	// How often systemd hears how the start is going.
 	reportInterval = time.Second
 	// vLLM swallows the SIGTERM that comes while its engine loads, and obeys a second one.
@@ -85,30 +88,53 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, die
 	defer poll.Stop()
 	defer report.Stop()
 	moving := newMovement(a.members)
+	var last error
 	for {
 		select {
 		case <-died:
 			return errEnded
 		case <-ctx.Done():
+			if last != nil {
+				return fmt.Errorf("not ready after %s (start_timeout): %v", s.StartTimeout, last)
+			}
 			return fmt.Errorf("not ready after %s (start_timeout)", s.StartTimeout)
 		case <-report.C:
 			a.report(s, moving, began)
 		case <-poll.C:
-			proof, err := prove(ctx, s, a.members, apiKey)
-			if errors.Is(err, errNotListening) {
-				continue
-			}
-			if err != nil && ctx.Err() == nil {
-				return err
-			}
-			if err == nil {
+			proof, err := a.try(ctx, s, apiKey)
+			switch {
+			case err == nil:
 				a.Notify(fmt.Sprintf("STATUS=Serving %s on %s", proof.Model, s.Where()))
 				a.Log.Info(fmt.Sprintf("ready after %.1fs: owns %s, answers as %q, a token after %.2fs",
 					time.Since(began).Seconds(), s.Where(), proof.Model, proof.FirstToken.Seconds()))
 				return nil
+			case isFinal(err):
+				return err
+			case errors.Is(err, errNotListening), errors.Is(err, probe.ErrNotListening):
+			default:
+				last = err
+				poll.Reset(retryInterval)
 			}
 		}
 	}
+}
+
+// try proves once that the instance serves.
+func (a *Await) try(ctx context.Context, s unitgen.Section, apiKey string) (Proof, error) {
+	if s.FirstRequestTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.FirstRequestTimeout)
+		defer cancel()
+	}
+	return prove(ctx, s, a.members, apiKey)
+}
+
+// isFinal reports whether waiting cannot help: the wrong process answers, or the wrong model, or the key is wrong. An
+// engine that listens may still answer 503 for a while.
+func isFinal(err error) bool {
+	var wrong *probe.WrongModelError
+	var stranger *strangerError
+	return errors.As(err, &wrong) || errors.As(err, &stranger) || errors.Is(err, probe.ErrUnauthorized)
 }
 
 // report tells systemd how the start is going, and asks for more time while it moves.

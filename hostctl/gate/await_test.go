@@ -37,19 +37,25 @@ func TestMain(m *testing.M) {
 		<-signals
 		<-signals
 		os.Exit(0)
+	case "late": // listens, and is not ready for the first second
+		serve("right", os.Getenv(engineVariable+"_PORT"), time.Now().Add(time.Second))
 	default: // serves that model on the port in the next variable
-		serve(what, os.Getenv(engineVariable+"_PORT"))
+		serve(what, os.Getenv(engineVariable+"_PORT"), time.Time{})
 	}
 }
 
-func serve(model, port string) {
+func serve(model, port string, ready time.Time) {
 	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
+		if time.Now().Before(ready) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("/v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"object":"list","data":[{"id":%q}]}`, model)
 	})
@@ -107,6 +113,8 @@ func TestAwait(t *testing.T) {
 		name, engine, timeout, want string
 	}{
 		{"it serves the right model", "right", "30s", ""},
+		{"it answers 503 at first", "late", "30s", ""},
+		{"it answers 503 for good", "late", "400ms", "not ready after 400ms (start_timeout): "},
 		{"it serves another model", "wrong", "30s", "wrong"},
 		{"it ends before it is ready", "exit", "30s", "ended before it was ready"},
 		{"it never listens", "swallow", "300ms", "not ready after 300ms (start_timeout)"},

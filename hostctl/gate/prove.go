@@ -78,6 +78,16 @@ func address(host string) netip.Addr {
 	return addr
 }
 
+// strangerError says that a process of somebody else listens where the instance should.
+type strangerError struct {
+	where  string
+	holder ports.Holder
+}
+
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("%s belongs to another process: %s", e.where, e.holder)
+}
+
 // foreign names who has a socket that should be the instance's own.
 func foreign(s unitgen.Section, socket ports.Socket) error {
 	holders, err := holdersOf(s)
@@ -86,7 +96,7 @@ func foreign(s unitgen.Section, socket ports.Socket) error {
 	}
 	for _, h := range holders {
 		if h.Inode == socket.Inode {
-			return fmt.Errorf("%s belongs to another process: %s", s.Where(), h)
+			return &strangerError{s.Where(), h}
 		}
 	}
 	return errNotListening // it went away while we looked
