@@ -22,8 +22,7 @@ func Conflict(a, b Section) string {
 		return ""
 	}
 	if a.ShareGPUs && b.ShareGPUs {
-		const all, rounding = 1, 1e-9
-		if a.GPUUtilization > 0 && b.GPUUtilization > 0 && a.GPUUtilization+b.GPUUtilization <= all+rounding {
+		if a.GPUUtilization > 0 && b.GPUUtilization > 0 && a.GPUUtilization+b.GPUUtilization <= wholeGPU {
 			return ""
 		}
 		return fmt.Sprintf("both use %s, and together more than all of its memory", gpus)
@@ -31,11 +30,42 @@ func Conflict(a, b Section) string {
 	return "both use " + gpus
 }
 
+// wholeGPU is all of a GPU's memory, with room for the rounding of sums.
+const wholeGPU = 1 + 1e-9
+
+// Crowd says on which GPU instances that may share it, each with each, want more than all of its memory together, or
+// returns "".
+func Crowd(sections []Section) string {
+	for _, a := range sections {
+		ids := a.GPUs
+		if a.AllGPUs {
+			ids = []string{"all"}
+		}
+		for _, id := range ids {
+			var names []string
+			sum := 0.0
+			for _, b := range sections {
+				if sharedGPUs(Section{GPUs: []string{id}, AllGPUs: a.AllGPUs}, b) != "" {
+					names = append(names, b.Instance)
+					sum += b.GPUUtilization
+				}
+			}
+			if len(names) > 2 && sum > wholeGPU {
+				return fmt.Sprintf("%s together want %.0f %% of the memory of %s", strings.Join(names, ", "), 100*sum, gpuList([]string{id}))
+			}
+		}
+	}
+	return ""
+}
+
+// SharesGPU reports whether both use one of the same GPUs.
+func SharesGPU(a, b Section) bool { return sharedGPUs(a, b) != "" }
+
 // sharedGPUs names the GPUs that both use, or returns "". Indices and UUIDs cannot be compared here: which GPU has
 // which UUID is known on the host only, so such a pair counts as shared.
 func sharedGPUs(a, b Section) string {
 	switch {
-	case !a.usesGPUs() || !b.usesGPUs():
+	case !a.UsesGPUs() || !b.UsesGPUs():
 		return ""
 	case a.AllGPUs && b.AllGPUs:
 		return "all GPUs"
@@ -53,11 +83,15 @@ func sharedGPUs(a, b Section) string {
 	return gpuList(both)
 }
 
-func (s Section) usesGPUs() bool { return s.AllGPUs || len(s.GPUs) > 0 }
+// UsesGPUs reports whether the instance runs on GPUs.
+func (s Section) UsesGPUs() bool { return s.AllGPUs || len(s.GPUs) > 0 }
 
 func isUUID(id string) bool { return strings.HasPrefix(id, "GPU-") || strings.HasPrefix(id, "MIG-") }
 
 func gpuList(ids []string) string {
+	if len(ids) == 1 && ids[0] == "all" {
+		return "all GPUs"
+	}
 	if len(ids) == 1 {
 		return "GPU " + ids[0]
 	}
