@@ -21,13 +21,38 @@ func main() {
 		hold(os.Args[2])
 		return
 	}
-	obeySwitches()
-	out, err := answer(os.Args[1:])
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(2)
+	args, every := loop(os.Args[1:])
+	for {
+		obeySwitches()
+		out, err := answer(args)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(2)
+		}
+		fmt.Print(out)
+		if every == 0 {
+			return
+		}
+		time.Sleep(every)
 	}
-	fmt.Print(out)
+}
+
+// loop takes -lms MILLISECONDS off a command line: the answer is given again and again.
+func loop(args []string) (rest []string, every time.Duration) {
+	for i := 0; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		if name != "-lms" && name != "--loop-ms" {
+			rest = append(rest, args[i])
+			continue
+		}
+		if !joined && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		ms, _ := strconv.Atoi(value)
+		every = time.Duration(ms) * time.Millisecond
+	}
+	return rest, every
 }
 
 // obeySwitches does what the files in /etc/fakegpu ask for.
