@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // Await decides when a started instance counts as ready.
 type Await struct {
 	Hook
+	GPUs GPUs
 	// members lists the unit's processes; nil reads its cgroup. Tests have no unit.
 	members func() ([]int, error)
 }
@@ -27,6 +29,7 @@ const (
 	retryInterval = 500 * time.Millisecond
 	// How often systemd hears how the start is going.
 	reportInterval = time.Second
+	showInterval   = 200 * time.Millisecond
 	// vLLM swallows the SIGTERM that comes while its engine loads, and obeys a second one.
 	termInterval = 2 * time.Second
 	// How much longer a start that moves may take, each time it is seen to move.
@@ -72,7 +75,7 @@ func (a *Await) await(ctx context.Context, s unitgen.Section, pid int, env Envir
 	died := make(chan error, 1)
 	go func() { died <- proc.WaitExit(context.WithoutCancel(ctx), pid) }()
 
-	err = a.ready(ctx, s, env.APIKey, died)
+	err = a.ready(ctx, s, env, died)
 	if ctx.Err() == nil {
 		return err
 	}
@@ -80,14 +83,14 @@ func (a *Await) await(ctx context.Context, s unitgen.Section, pid int, env Envir
 	return errors.New("stopped while loading")
 }
 
-func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, died <-chan error) error {
+func (a *Await) ready(ctx context.Context, s unitgen.Section, env Environment, died <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
-	began := time.Now()
+	lines := follow(ctx, env.InvocationID)
 	poll, report := time.NewTicker(pollInterval), time.NewTicker(reportInterval)
 	defer poll.Stop()
 	defer report.Stop()
-	moving := newMovement(a.members)
+	l := &loading{Await: a, section: s, began: time.Now(), moving: newMovement(a.members)}
 	var last error
 	for {
 		select {
@@ -97,16 +100,23 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, apiKey string, die
 			if last != nil {
 				return fmt.Errorf("not ready after %s (start_timeout): %v", s.StartTimeout, last)
 			}
-			return fmt.Errorf("not ready after %s (start_timeout)", s.StartTimeout)
+			return fmt.Errorf("not ready after %s (start_timeout); last seen %s", s.StartTimeout, l.log.text(time.Now()))
+		case line, open := <-lines:
+			if !open {
+				lines = nil
+				continue
+			}
+			l.line(line)
 		case <-report.C:
-			a.report(s, moving, began)
+			l.report()
 		case <-poll.C:
-			proof, err := a.try(ctx, s, apiKey)
+			proof, err := a.try(ctx, s, env.APIKey)
 			switch {
 			case err == nil:
 				a.Notify(fmt.Sprintf("STATUS=Serving %s on %s", proof.Model, s.Where()))
 				a.Log.Info(fmt.Sprintf("ready after %.1fs: owns %s, answers as %q, a token after %.2fs",
-					time.Since(began).Seconds(), s.Where(), proof.Model, proof.FirstToken.Seconds()))
+					time.Since(l.began).Seconds(), s.Where(), proof.Model, proof.FirstToken.Seconds()))
+				a.compareCache(ctx, s, &l.log)
 				return nil
 			case isFinal(err):
 				return err
@@ -137,13 +147,51 @@ func isFinal(err error) bool {
 	return errors.As(err, &wrong) || errors.As(err, &stranger) || errors.Is(err, probe.ErrUnauthorized)
 }
 
-// report tells systemd how the start is going, and asks for more time while it moves.
-func (a *Await) report(s unitgen.Section, moving *movement, began time.Time) {
-	state := fmt.Sprintf("STATUS=Loading for %s, not listening on %s yet", time.Since(began).Round(time.Second), s.Where())
-	if moving.moved() {
-		state += fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", max(s.StallTimeout, extension).Microseconds())
+// loading is one start under way.
+type loading struct {
+	*Await
+	section unitgen.Section
+	began   time.Time
+	log     load // what the engine's log says
+	told    bool // something new, since the last report
+	shown   time.Time
+	moving  *movement
+}
+
+// line takes a line of the engine's log. News are shown at once, but not more often than anybody looks; a new phase goes
+// to the journal, too.
+func (l *loading) line(text string) {
+	before := l.log.phase()
+	if !l.log.line(text, time.Now()) {
+		return
 	}
-	a.Notify(state)
+	l.told = true
+	if l.log.phase() != before {
+		l.Log.Info(l.log.text(time.Now()))
+	}
+	if time.Since(l.shown) >= showInterval {
+		l.notify("")
+	}
+}
+
+// report tells systemd how the start is going, and asks for more time while it moves.
+func (l *loading) report() {
+	more := ""
+	if l.moving.moved(time.Now(), l.told, l.log.phase().busy()) {
+		more = fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", max(l.section.StallTimeout, extension).Microseconds())
+	}
+	l.told = false
+	l.notify(more)
+}
+
+func (l *loading) notify(more string) {
+	now := time.Now()
+	l.shown = now
+	text := l.log.text(now)
+	if text != "" {
+		text = strings.ToUpper(text[:1]) + text[1:]
+	}
+	l.Notify(fmt.Sprintf("STATUS=%s, %s so far%s", text, now.Sub(l.began).Round(time.Second), more))
 }
 
 // terminate sends SIGTERM until the process is gone. systemd kills what is left at TimeoutStopSec.

@@ -7,32 +7,123 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/google/renameio/v2"
 
+	"vllmhost/hostctl/proc"
 	"vllmhost/unitgen"
 )
 
-// Claims are what instances have taken before they start: with them, of two that start at the same instant exactly one
-// goes on. They live in a directory of root's that a reboot empties.
+// Claims are what instances have taken before they start, and what operations hold while they go on: with them, of two
+// that start at the same instant exactly one goes on, and nothing starts in the middle of a swap. They live in a
+// directory that only root writes and that a reboot empties.
 type Claims struct {
 	Dir string // /run/vllmhost
 }
 
-// claim is one instance's: it holds while its unit is in that invocation and neither inactive nor failed.
-type claim struct {
+// Start is the claim of one instance: it holds while its unit is in that invocation and neither inactive nor failed.
+type Start struct {
 	Section      unitgen.Section `json:"section"`
 	InvocationID string          `json:"invocation_id"`
 }
 
+// Operation is the claim of a swap on all instances of both of its sides: it holds while its process lives.
+type Operation struct {
+	ID       string            `json:"id"`
+	Summary  string            `json:"summary"` // "minimax -> kimi-int4"
+	PID      int               `json:"pid"`
+	Birth    uint64            `json:"birth"` // of the process, see [proc.Stat]
+	Sections []unitgen.Section `json:"sections"`
+	MayStart []string          `json:"may_start"` // the instances it is starting at the moment
+	Skip     []string          `json:"skip"`      // checks its administrator wants to be passed over
+}
+
+// alive reports whether the operation's process still runs.
+func (o Operation) alive() bool {
+	stat, err := proc.StatOf(o.PID)
+	return err == nil && stat.Birth == o.Birth
+}
+
+// claims is the file.
+type claims struct {
+	Starts     []Start     `json:"starts"`
+	Operations []Operation `json:"operations"`
+}
+
 const claimsFile = "claims.json"
 
-// Take claims for s under the lock of all claims. Before it writes, it asks check about every other claim, and takes
-// nothing when that returns an error; claims that drop reports as void are forgotten.
-func (c Claims) Take(s unitgen.Section, invocationID string, void func(unit, invocationID string) (bool, error), check func(other unitgen.Section) error) error {
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make %q: %v", c.Dir, err)
+// Take claims for s under the lock of all claims. Before it writes, it asks check with all other claims that hold, and
+// takes nothing when that returns an error. Claims that void reports are forgotten.
+func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (bool, error), check func(starts []Start, operations []Operation) error) error {
+	return c.change(func(all *claims) error {
+		var starts []Start
+		for _, other := range all.Starts {
+			if other.Section.Instance == s.Instance {
+				continue
+			}
+			gone, err := void(other)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				starts = append(starts, other)
+			}
+		}
+		if err := check(starts, all.Operations); err != nil {
+			return err
+		}
+		all.Starts = append(starts, Start{s, invocationID})
+		return nil
+	})
+}
+
+// Hold claims for an operation, in place of what it claimed before.
+func (c Claims) Hold(o Operation) error {
+	return c.change(func(all *claims) error {
+		all.Operations = append(without(all.Operations, o.ID), o)
+		return nil
+	})
+}
+
+// Drop ends an operation's claim.
+func (c Claims) Drop(id string) error {
+	return c.change(func(all *claims) error {
+		all.Operations = without(all.Operations, id)
+		return nil
+	})
+}
+
+func without(operations []Operation, id string) []Operation {
+	return slices.DeleteFunc(operations, func(o Operation) bool { return o.ID == id })
+}
+
+// Skipped returns the checks that an operation wants to be passed over while it starts the instance. Anybody may ask:
+// a unit's own check of its model runs as the engine's user. That one cannot see whether the operation lives, but the
+// unit's guard, which ran just before, has forgotten those that do not.
+func (c Claims) Skipped(instance string) []string {
+	all, err := c.read()
+	if err != nil {
+		return nil
+	}
+	return all.skipped(instance)
+}
+
+func (all claims) skipped(instance string) []string {
+	var ids []string
+	for _, o := range all.Operations {
+		if slices.Contains(o.MayStart, instance) {
+			ids = append(ids, o.Skip...)
+		}
+	}
+	return ids
+}
+
+// change lets edit change the claims, under their lock. Operations whose process is gone are forgotten before.
+func (c Claims) change(edit func(*claims) error) error {
+	if err := MakeRunDir(c.Dir); err != nil {
+		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(c.Dir, "claims.lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -42,50 +133,49 @@ func (c Claims) Take(s unitgen.Section, invocationID string, void func(unit, inv
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("cannot lock the claims: %v", err)
 	}
-	claims, err := c.read()
+	all, err := c.read()
 	if err != nil {
 		return err
 	}
-	kept := []claim{{s, invocationID}}
-	for _, other := range claims {
-		if other.Section.Instance == s.Instance {
-			continue
-		}
-		gone, err := void(unitgen.UnitName(other.Section.Instance), other.InvocationID)
-		if err != nil {
-			return err
-		}
-		if gone {
-			continue
-		}
-		if err := check(other.Section); err != nil {
-			return err
-		}
-		kept = append(kept, other)
+	all.Operations = slices.DeleteFunc(all.Operations, func(o Operation) bool { return !o.alive() })
+	if err := edit(&all); err != nil {
+		return err
 	}
-	data, err := json.Marshal(kept)
+	data, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("cannot write the claims: %v", err)
 	}
-	if err := renameio.WriteFile(filepath.Join(c.Dir, claimsFile), data, 0o600); err != nil {
+	if err := renameio.WriteFile(filepath.Join(c.Dir, claimsFile), data, 0o644, renameio.IgnoreUmask()); err != nil {
 		return fmt.Errorf("cannot write the claims: %v", err)
+	}
+	return nil
+}
+
+// MakeRunDir makes the directory for claims and locks. All may read it, whatever the umask of the unit this runs in:
+// what is secret in it has a mode of its own.
+func MakeRunDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make %q: %v", dir, err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make %q readable: %v", dir, err)
 	}
 	return nil
 }
 
 // read returns the claims on disk. A file that cannot be understood holds none: whoever runs is still seen by its unit's
 // state.
-func (c Claims) read() ([]claim, error) {
+func (c Claims) read() (claims, error) {
 	data, err := os.ReadFile(filepath.Join(c.Dir, claimsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return claims{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the claims: %v", err)
+		return claims{}, fmt.Errorf("cannot read the claims: %v", err)
 	}
-	var claims []claim
-	if json.Unmarshal(data, &claims) != nil {
-		return nil, nil
+	var all claims
+	if json.Unmarshal(data, &all) != nil {
+		return claims{}, nil
 	}
-	return claims, nil
+	return all, nil
 }

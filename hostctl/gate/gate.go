@@ -19,6 +19,7 @@ import (
 type Systemd interface {
 	Unit(ctx context.Context, name string) (systemd.UnitStatus, error)
 	Units(ctx context.Context, pattern string) ([]systemd.UnitStatus, error)
+	Watch(ctx context.Context, name string) (<-chan systemd.UnitStatus, error)
 	QueueStop(ctx context.Context, name string) error
 }
 
@@ -32,8 +33,9 @@ type Hook struct {
 
 // Refusal is why an instance may not start, and what to type about it.
 type Refusal struct {
-	Why  string
-	Hint string // may be empty
+	Check string // the check that refuses, one of [Checks]; empty for what cannot be skipped
+	Why   string
+	Hint  string // may be empty
 }
 
 func (r *Refusal) Error() string { return r.Why }
@@ -44,6 +46,9 @@ type Environment struct {
 	MainPID      string // of the engine, in ExecStartPost= only
 	InvocationID string
 	APIKey       string // VLLM_API_KEY, from the unit's EnvironmentFile=
+
+	// VisibleGPUs is CUDA_VISIBLE_DEVICES as the engine is going to find it, whoever set it.
+	VisibleGPUs string
 }
 
 // TakeEnvironment reads a hook's environment and clears it, but for what sd_notify(3) and the journal need.
@@ -52,6 +57,7 @@ func TakeEnvironment() Environment {
 		MainPID:      os.Getenv("MAINPID"),
 		InvocationID: os.Getenv("INVOCATION_ID"),
 		APIKey:       os.Getenv("VLLM_API_KEY"),
+		VisibleGPUs:  os.Getenv("CUDA_VISIBLE_DEVICES"),
 	}
 	keep := map[string]string{}
 	for _, name := range []string{"NOTIFY_SOCKET", "JOURNAL_STREAM"} {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"vllmhost/hostctl/ports"
 	"vllmhost/hostctl/systemd"
@@ -14,18 +17,26 @@ import (
 type Guard struct {
 	Hook
 	Claims Claims
+	GPUs   GPUs
+	// Clean removes the instance's own stale files from the host's /dev/shm, and says in a few words what it removed. Nil
+	// removes nothing.
+	Clean func(ctx context.Context, s unitgen.Section) (detail string, err error)
 	// Holders lists who has a socket where an instance wants to listen; nil looks at this host.
 	Holders func(s unitgen.Section) ([]ports.Holder, error)
 }
 
-// Run lets an instance start or refuses. When it refuses, it has queued the stop of the instance's own unit: a failing
-// ExecStartPre= alone would be tried again by Restart=always, at a moment nobody chose. The error is a *Refusal when
-// something stands in the way, and another kind when that could not be found out; both refuse.
+// Run lets an instance start or refuses. What passes by itself, such as GPU memory that is just being freed, it waits for.
+// When it refuses, it has queued the stop of the instance's own unit: a failing ExecStartPre= alone would be tried again
+// by Restart=always, at a moment nobody chose. The error is a *Refusal when something stands in the way, and another kind
+// when that could not be found out; both refuse.
 func (g *Guard) Run(ctx context.Context, instance string, env Environment) error {
 	err := g.check(ctx, instance, env)
 	if err == nil {
 		g.Notify("STATUS=Starting")
 		return nil
+	}
+	if ctx.Err() != nil {
+		return errors.New("stopped while checking") // systemd's own wish: there is nothing to refuse any more
 	}
 	status := "Refused: " + err.Error()
 	var refusal *Refusal
@@ -40,39 +51,100 @@ func (g *Guard) Run(ctx context.Context, instance string, env Environment) error
 }
 
 func (g *Guard) check(ctx context.Context, instance string, env Environment) error {
-	self, _, err := g.loaded(ctx, unitgen.UnitName(instance))
+	self, status, err := g.loaded(ctx, unitgen.UnitName(instance))
 	if err != nil {
 		return err
 	}
-	conflict := func(other unitgen.Section) error {
-		why := unitgen.Conflict(self, other)
-		if why == "" {
-			return nil
-		}
-		return &Refusal{
-			Why:  fmt.Sprintf("%s runs, and %s", unitgen.UnitName(other.Instance), why),
-			Hint: "vllmhost swap " + instance,
-		}
-	}
-	void := func(unit, invocationID string) (bool, error) {
-		status, err := g.Systemd.Unit(ctx, unit)
-		return err == nil && (status.InvocationID != invocationID || over(status)), err
-	}
-	if err := g.Claims.Take(self, env.InvocationID, void, conflict); err != nil {
+	skip := append(g.Claims.Skipped(instance), self.Allow...)
+	visible := []string{"CUDA_VISIBLE_DEVICES=" + env.VisibleGPUs}
+	if err := g.pass(skip, checkDropIns(self, status, visible)); err != nil {
 		return err
 	}
-	if err := g.runningConflict(ctx, self, conflict); err != nil {
+	siblings, err := g.claim(ctx, self, env.InvocationID)
+	if err != nil {
 		return err
 	}
-	return g.free(self)
+	if err := g.pass(skip, checkPort(self, g.holders(), nobody)); err != nil {
+		return err
+	}
+	for _, sibling := range siblings {
+		if err := g.awaitSibling(ctx, sibling); err != nil {
+			return err
+		}
+	}
+	if err := g.awaitGPUs(ctx, self, skip); err != nil {
+		return err
+	}
+	if g.Clean == nil {
+		return nil
+	}
+	removed, err := g.Clean(ctx, self)
+	if err != nil {
+		return err
+	}
+	if removed != "" {
+		g.Log.Info(removed)
+	}
+	return nil
 }
 
-// runningConflict looks for instances that run without a claim: started before /run was emptied, or by an older program.
-func (g *Guard) runningConflict(ctx context.Context, self unitgen.Section, conflict func(unitgen.Section) error) error {
+// pass lets an error through unless it is a refusal by a check that is to be skipped: then it is only told.
+func (g *Guard) pass(skip []string, err error) error {
+	var refusal *Refusal
+	if errors.As(err, &refusal) && slices.Contains(skip, refusal.Check) {
+		g.Log.Warn(fmt.Sprintf("check %q skipped: %v", refusal.Check, err))
+		return nil
+	}
+	return err
+}
+
+// claim takes what the instance needs, unless somebody else has it. It returns the starts under way on a GPU that both
+// may use.
+func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID string) (siblings []Start, err error) {
+	void := func(s Start) (bool, error) {
+		status, err := g.Systemd.Unit(ctx, unitgen.UnitName(s.Section.Instance))
+		return err == nil && (status.InvocationID != s.InvocationID || over(status)), err
+	}
+	var others []unitgen.Section
+	err = g.Claims.Take(self, invocationID, void, func(starts []Start, operations []Operation) error {
+		for _, o := range operations {
+			if err := underWay(self, o); err != nil {
+				return err
+			}
+		}
+		for _, s := range starts {
+			if err := conflict(self, s.Section); err != nil {
+				return err
+			}
+			others = append(others, s.Section)
+			if unitgen.SharesGPU(self, s.Section) {
+				siblings = append(siblings, s)
+			}
+		}
+		running, err := g.running(ctx, self)
+		if err != nil {
+			return err
+		}
+		for _, other := range running {
+			if err := conflict(self, other); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(others, func(o unitgen.Section) bool { return o.Instance == other.Instance }) {
+				others = append(others, other)
+			}
+		}
+		return crowd(self, others)
+	})
+	return siblings, err
+}
+
+// running are the other instances that run, also without a claim: started before /run was emptied, or by an older program.
+func (g *Guard) running(ctx context.Context, self unitgen.Section) ([]unitgen.Section, error) {
 	all, err := g.Systemd.Units(ctx, "vllm-*.service")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var sections []unitgen.Section
 	for _, status := range all {
 		// One in start-pre has not passed its own guard yet.
 		if status.Name == unitgen.UnitName(self.Instance) || over(status) || status.Sub == "start-pre" {
@@ -83,32 +155,68 @@ func (g *Guard) runningConflict(ctx context.Context, self unitgen.Section, confl
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := conflict(other); err != nil {
-			return err
-		}
+		sections = append(sections, other)
 	}
-	return nil
+	return sections, nil
 }
 
 func over(status systemd.UnitStatus) bool {
 	return status.Active == "inactive" || status.Active == "failed"
 }
 
-// free checks that nothing holds what the instance is going to listen on.
-func (g *Guard) free(self unitgen.Section) error {
-	find := g.Holders
-	if find == nil {
-		find = holdersOf
+func (g *Guard) holders() func(unitgen.Section) ([]ports.Holder, error) {
+	if g.Holders != nil {
+		return g.Holders
 	}
-	holders, err := find(self)
-	if err != nil || len(holders) == 0 {
-		return err
-	}
-	refusal := &Refusal{Why: fmt.Sprintf("%s is in use: %s", self.Where(), holders[0])}
-	if self.Port != 0 {
-		refusal.Hint = fmt.Sprintf("ss -tlnp 'sport = :%d'", self.Port)
-	}
-	return refusal
+	return holdersOf
 }
+
+func nobody(ports.Holder) bool { return false }
+
+// wait tells systemd, for as long as the guard waits, what for, and that the start timeout must not end it.
+type wait struct {
+	notify func(string)
+	quit   chan struct{}
+	mu     sync.Mutex
+	text   string
+}
+
+func (g *Guard) waiting() *wait {
+	w := &wait{notify: g.Notify, quit: make(chan struct{})}
+	go func() {
+		tick := time.NewTicker(reportInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-w.quit:
+				return
+			case <-tick.C:
+				w.tell()
+			}
+		}
+	}()
+	return w
+}
+
+// say is what is waited for from now on.
+func (w *wait) say(text string) {
+	w.mu.Lock()
+	news := text != w.text
+	w.text = text
+	w.mu.Unlock()
+	if news {
+		w.tell()
+	}
+}
+
+func (w *wait) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.text != "" {
+		w.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", w.text, extension.Microseconds()))
+	}
+}
+
+func (w *wait) stop() { close(w.quit) }

@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"vllmhost/hostctl/ports"
+	"vllmhost/hostctl/proc"
 	"vllmhost/hostctl/systemd"
 	"vllmhost/unitgen"
 )
@@ -22,6 +24,8 @@ type fakeSystemd struct {
 	mu    sync.Mutex
 	units map[string]systemd.UnitStatus
 	stops []string
+
+	changes []func(*systemd.UnitStatus) // what a watch sees
 }
 
 func (f *fakeSystemd) Unit(_ context.Context, name string) (systemd.UnitStatus, error) {
@@ -44,6 +48,19 @@ func (f *fakeSystemd) Units(context.Context, string) ([]systemd.UnitStatus, erro
 	return all, nil
 }
 
+// Watch gives the present state, then what changes makes of it, one after the other.
+func (f *fakeSystemd) Watch(ctx context.Context, name string) (<-chan systemd.UnitStatus, error) {
+	u, _ := f.Unit(ctx, name)
+	states := make(chan systemd.UnitStatus, 1+len(f.changes))
+	states <- u
+	for _, change := range f.changes {
+		change(&u)
+		states <- u
+	}
+	close(states)
+	return states, nil
+}
+
 func (f *fakeSystemd) QueueStop(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,10 +74,12 @@ type bench struct {
 	dir     string
 	systemd *fakeSystemd
 	holders []ports.Holder
+	gpus    *fakeGPUs
+	visible string // CUDA_VISIBLE_DEVICES
 }
 
 func newBench(t *testing.T) *bench {
-	return &bench{t: t, dir: t.TempDir(), systemd: &fakeSystemd{units: map[string]systemd.UnitStatus{}}}
+	return &bench{t: t, dir: t.TempDir(), systemd: &fakeSystemd{units: map[string]systemd.UnitStatus{}}, gpus: &fakeGPUs{n: 2}}
 }
 
 // add makes a unit of ours with more lines for its [X-Vllmhost] section.
@@ -72,8 +91,19 @@ func (b *bench) add(instance, active, sub string, lines ...string) {
 	if err := os.WriteFile(path, unitgen.Seal([]byte(text)), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
-	b.systemd.units[unit] = systemd.UnitStatus{Name: unit, Active: active, Sub: sub, FragmentPath: path, InvocationID: "id-of-" + instance}
+	section, err := unitgen.ParseSection([]byte(text))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	argv := []string{"vllm", "serve", section.Model}
+	if section.Port != 0 {
+		argv = append(argv, "--port", fmt.Sprint(section.Port))
+	}
+	b.systemd.units[unit] = systemd.UnitStatus{Name: unit, Active: active, Sub: sub, FragmentPath: path, InvocationID: "id-of-" + instance,
+		ExecStart: argv}
 }
+
+func (b *bench) claims() Claims { return Claims{Dir: filepath.Join(b.dir, "run")} }
 
 func (b *bench) guard(instance string) (status string, err error) {
 	var mu sync.Mutex
@@ -83,10 +113,11 @@ func (b *bench) guard(instance string) (status string, err error) {
 			defer mu.Unlock()
 			status = s
 		}},
-		Claims:  Claims{Dir: filepath.Join(b.dir, "run")},
+		Claims:  b.claims(),
+		GPUs:    b.gpus,
 		Holders: func(unitgen.Section) ([]ports.Holder, error) { return b.holders, nil },
 	}
-	err = g.Run(context.Background(), instance, Environment{InvocationID: "id-of-" + instance})
+	err = g.Run(context.Background(), instance, Environment{InvocationID: "id-of-" + instance, VisibleGPUs: b.visible})
 	return status, err
 }
 
@@ -119,6 +150,15 @@ func TestGuard(t *testing.T) {
 		}},
 		{name: "the port is held", refused: "port 8000 is in use: 0.0.0.0:8000 bound", hint: "ss -tlnp 'sport = :8000'",
 			set: func(b *bench) { b.holders = []ports.Holder{holder} }},
+		{name: "a drop-in moves it to another port", refused: ": --port is 9, the definition says 8000", hint: "systemctl cat vllm-a.service",
+			set: func(b *bench) { b.setArgv("a", "vllm", "serve", "", "--port", "9") }},
+		{name: "a swap of it is under way, which stops it at the moment", refused: "swap ab3k (a -> b) is under way", hint: "vllmhost swap a, when it is over",
+			set: func(b *bench) { b.operation("b", "a", "b") }},
+		{name: "a swap that needs its port is under way", refused: "swap ab3k (a -> b) is under way", hint: "vllmhost swap a, when it is over",
+			set: func(b *bench) { b.add("c", "inactive", "dead", "Port=8000"); b.operation("c", "c") }},
+		{name: "a swap that starts it is under way", set: func(b *bench) { b.operation("a", "a", "b") }},
+		{name: "a swap of others is under way", set: func(b *bench) { b.add("c", "inactive", "dead", "Port=1"); b.operation("c", "c") }},
+		{name: "a swap whose process is gone", set: func(b *bench) { b.operation("b", "a", "b"); b.bury() }},
 		{name: "its own unit is not ours", refused: "not written by vllmhost", set: func(b *bench) {
 			if err := os.WriteFile(filepath.Join(b.dir, "vllm-a.service"), []byte("[Service]\n"), 0o644); err != nil {
 				b.t.Fatal(err)
@@ -152,6 +192,52 @@ func TestGuard(t *testing.T) {
 				t.Errorf("systemctl status says %q", status)
 			}
 		})
+	}
+}
+
+func (b *bench) setArgv(instance string, argv ...string) {
+	u := b.systemd.units[unitgen.UnitName(instance)]
+	u.ExecStart = argv
+	b.systemd.units[u.Name] = u
+}
+
+// operation is a swap of instances that is starting one of them.
+func (b *bench) operation(starts string, instances ...string) {
+	b.t.Helper()
+	stat, err := proc.StatOf(os.Getpid())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := Operation{ID: "ab3k", Summary: "a -> b", PID: os.Getpid(), Birth: stat.Birth, MayStart: []string{starts}}
+	for _, name := range instances {
+		o.Sections = append(o.Sections, unitgen.Section{Instance: name, Port: 8000})
+		if name == "c" {
+			o.Sections[len(o.Sections)-1].Port = b.port(name)
+		}
+	}
+	if err := b.claims().Hold(o); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) port(instance string) int {
+	section, err := sectionOf(b.systemd.units[unitgen.UnitName(instance)])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return section.Port
+}
+
+// bury makes the operation's process one that is gone.
+func (b *bench) bury() {
+	path := filepath.Join(b.claims().Dir, claimsFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text = regexp.MustCompile(`"birth":\d+`).ReplaceAll(text, []byte(`"birth":1`))
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

@@ -65,7 +65,6 @@ const (
 func lastWords(ctx context.Context, invocationID string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTimeout)
 	defer cancel()
-	const journalctl = "/usr/bin/journalctl"
 	_ = exec.CommandContext(ctx, journalctl, "--sync").Run() // what was written just now is there, too
 	cmd := exec.CommandContext(ctx, journalctl, "--no-pager", "--output=cat", "--lines="+journalLines,
 		"_SYSTEMD_INVOCATION_ID="+invocationID)
