@@ -216,9 +216,10 @@ type Instance struct {
 	//	device_allow = ["char-infiniband_verbs"]
 	DeviceAllow []string `toml:"device_allow"`
 
-	// Findings to accept: the finding's id, and why.
+	// Checks whose findings are accepted, for people to read why: the check's name as "vllmhost swap --skip-check" knows it,
+	// and the reason.
 	//
-	//	allow = { dev-mode = "closed network, needed for sleep" }
+	//	allow = { gpu-memory = "the desktop keeps 2 GiB of GPU 0" }
 	Allow map[string]string `toml:"allow"`
 	// What a started instance must prove.
 	Probe Probe `toml:"probe"`

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"vllmhost/hostctl/gate"
+	"vllmhost/hostctl/gpu"
 	"vllmhost/hostctl/swap"
 	"vllmhost/hostctl/systemd"
 	"vllmhost/hostctl/units"
@@ -75,6 +77,12 @@ func (h *Host) Close() { h.systemd.Close() }
 
 // Systemd is the host's connection to systemd.
 func (h *Host) Systemd() *systemd.Client { return h.systemd }
+
+// Claims are those of this host.
+func (h *Host) Claims() gate.Claims { return gate.Claims{Dir: filepath.Dir(h.lockPath)} }
+
+// GPUs are those of this host.
+func (h *Host) GPUs() gate.GPUs { return gpu.System{Root: h.root} }
 
 // unitFile is a unit of the vllm- name space as it lies on disk.
 type unitFile struct {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"vllmhost/hostctl/gate"
 )
 
 // Holder is who holds the host's lock, as it wrote itself down.
@@ -52,8 +54,8 @@ const maxHolder = 64 << 10
 
 // lock takes the lock at once or returns a *LockedError.
 func (h *Host) lock(holder Holder) (*lock, error) {
-	if err := os.MkdirAll(filepath.Dir(h.lockPath), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make %q: %v", filepath.Dir(h.lockPath), err)
+	if err := gate.MakeRunDir(filepath.Dir(h.lockPath)); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(h.lockPath, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -3,6 +3,7 @@ package hostctl
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -15,8 +16,10 @@ import (
 
 // SwapOptions tune a swap.
 type SwapOptions struct {
-	DryRun        bool // plan only
-	StayOnFailure bool // do not roll back
+	DryRun        bool     // plan only
+	StayOnFailure bool     // do not roll back
+	KeepEdits     bool     // start units that were edited by hand as they are
+	Skip          []string // checks to pass over, of [gate.Checks]
 	Progress      swap.Progress
 }
 
@@ -28,37 +31,27 @@ type UnknownInstanceError struct {
 
 func (e *UnknownInstanceError) Error() string { return fmt.Sprintf("instance %q has no unit", e.Name) }
 
-// RefusedError says why a swap was refused before anything was touched.
-type RefusedError struct{ Problems []swap.Problem }
-
-func (e *RefusedError) Error() string {
-	var texts []string
-	for _, p := range e.Problems {
-		texts = append(texts, p.Text)
-	}
-	return strings.Join(texts, "; ")
-}
-
 // Swap moves the host to the named instances. It works from what apply wrote, not from the profile. An error means that
 // nothing was touched; what became of a swap that began is in the Result.
 func (h *Host) Swap(ctx context.Context, names []string, o SwapOptions) (*swap.Plan, swap.Result, error) {
+	id := swap.NewID()
 	if o.DryRun {
-		plan, err := h.planSwap(ctx, swap.NewID(), names)
+		plan, err := h.planSwap(ctx, id, names, o)
 		return plan, swap.Result{}, err
 	}
 	if err := h.mustBeRoot("swap"); err != nil {
 		return nil, swap.Result{}, err
 	}
-	id := swap.NewID()
 	lock, err := h.lock(Holder{Op: "swap", ID: id, Summary: "-> " + strings.Join(names, ", ")})
 	if err != nil {
 		return nil, swap.Result{}, err
 	}
 	defer lock.release()
-	plan, err := h.planSwap(ctx, id, names)
+	plan, claims, err := h.claimSwap(ctx, id, names, o)
 	if err != nil {
 		return nil, swap.Result{}, err
 	}
+	defer claims.drop()
 	record, err := h.record(firstEntry(plan))
 	if err != nil {
 		return nil, swap.Result{}, err
@@ -67,12 +60,68 @@ func (h *Host) Swap(ctx context.Context, names []string, o SwapOptions) (*swap.P
 	runner := swap.Runner{
 		Systemd: h.systemd, Files: h.units, Pending: h.pending,
 		Prover: gate.Prover{Systemd: h.systemd}, Cgroups: cgroups{},
+		Preflight: preflight{gate.Preflight{GPUs: h.GPUs()}, o.Skip}, Resources: resources{h}, Claims: claims,
 		Progress: lockedProgress{o.Progress, lock}, Record: record, StayOnFailure: o.StayOnFailure,
 	}
 	return plan, runner.Run(ctx, plan), nil
 }
 
-func (h *Host) planSwap(ctx context.Context, id string, names []string) (*swap.Plan, error) {
+// claimSwap plans a swap and claims both of its sides. Whatever started before the claim was written is part of the
+// plan, which is made again until both are of the same instances; whatever starts after it meets the claim in its guard.
+func (h *Host) claimSwap(ctx context.Context, id string, names []string, o SwapOptions) (*swap.Plan, *swapClaims, error) {
+	self, err := proc.StatOf(os.Getpid())
+	if err != nil {
+		return nil, nil, err
+	}
+	claims := &swapClaims{claims: h.Claims(), op: gate.Operation{ID: id, PID: os.Getpid(), Birth: self.Birth, Skip: o.Skip}}
+	for {
+		plan, err := h.planSwap(ctx, id, names, o)
+		if err == nil && claims.covers(plan) {
+			return plan, claims, nil
+		}
+		if err == nil {
+			claims.op.Summary, claims.op.Sections = plan.Summary(), plan.Sections()
+			err = claims.hold()
+		}
+		if err != nil {
+			claims.drop()
+			return nil, nil, err
+		}
+	}
+}
+
+// swapClaims are the claims of one swap.
+type swapClaims struct {
+	claims gate.Claims
+	op     gate.Operation
+	held   bool
+}
+
+// covers reports whether all instances of a plan are claimed.
+func (c *swapClaims) covers(plan *swap.Plan) bool {
+	return c.held && !slices.ContainsFunc(plan.Sections(), func(s unitgen.Section) bool {
+		return !slices.ContainsFunc(c.op.Sections, func(o unitgen.Section) bool { return o.Instance == s.Instance })
+	})
+}
+
+// MayStart lets these instances pass their guards, and none else of both sides.
+func (c *swapClaims) MayStart(instances ...string) error {
+	c.op.MayStart = instances
+	return c.hold()
+}
+
+func (c *swapClaims) hold() error {
+	c.held = true
+	return c.claims.Hold(c.op)
+}
+
+func (c *swapClaims) drop() {
+	if c.held {
+		_ = c.claims.Drop(c.op.ID) // it ends with this process, at the latest
+	}
+}
+
+func (h *Host) planSwap(ctx context.Context, id string, names []string, o SwapOptions) (*swap.Plan, error) {
 	facts, err := h.facts(ctx)
 	if err != nil {
 		return nil, err
@@ -82,9 +131,14 @@ func (h *Host) planSwap(ctx context.Context, id string, names []string) (*swap.P
 			return nil, &UnknownInstanceError{name, instances(facts)}
 		}
 	}
+	for i, f := range facts {
+		if f.Edited && o.KeepEdits {
+			facts[i].Edited, facts[i].Pending = false, nil
+		}
+	}
 	plan, problems := swap.NewPlan(id, facts, names)
 	if len(problems) > 0 {
-		return nil, &RefusedError{problems}
+		return nil, &swap.RefusedError{Problems: problems}
 	}
 	return plan, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"vllmhost/hostctl"
 	"vllmhost/hostctl/gate"
 )
 
@@ -22,8 +23,8 @@ ends.`,
 		Annotations: exits(exitDone, exitFailed),
 		GroupID:     groupUnits,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.hook(cmd.Context(), func(ctx context.Context, hook gate.Hook, env gate.Environment) error {
-				await := gate.Await{Hook: hook}
+			return a.hook(cmd.Context(), func(ctx context.Context, host *hostctl.Host, hook gate.Hook, env gate.Environment) error {
+				await := gate.Await{Hook: hook, GPUs: host.GPUs()}
 				if err := await.Run(ctx, args[0], env); err != nil {
 					return fail(exitFailed, fmt.Errorf("cannot count %q as started: %v", args[0], err))
 				}
@@ -34,19 +35,19 @@ ends.`,
 }
 
 // hook runs what a unit calls: with an environment of its own, and systemd to talk to.
-func (a *app) hook(ctx context.Context, run func(context.Context, gate.Hook, gate.Environment) error) error {
+func (a *app) hook(ctx context.Context, run func(context.Context, *hostctl.Host, gate.Hook, gate.Environment) error) error {
 	env := gate.TakeEnvironment()
 	host, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
-	return run(ctx, gate.Hook{
+	return run(ctx, host, gate.Hook{
 		Systemd: host.Systemd(),
 		Notify: func(state string) {
 			// Outside of a unit there is nobody to tell.
 			_, _ = daemon.SdNotify(false, state)
 		},
-		Log: slog.New(slog.NewTextHandler(a.ui.Err(), nil)),
+		Log: slog.New(hookLog{a.ui.Err()}),
 	}, env)
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"vllmhost/hostctl"
+	"vllmhost/hostctl/gate"
 	"vllmhost/hostctl/models"
+	"vllmhost/unitgen"
 )
 
 func newModelsCommand(a *app) *cobra.Command {
@@ -42,6 +45,10 @@ weights, and needs no privileges. Units run it before each start, as the engine'
 				if err != nil {
 					return fail(exitFailed, fmt.Errorf("cannot verify the model of %q: %v", unit, err))
 				}
+				if skipsModel(section) {
+					a.ui.Line("%s: not checked, as its administrator wants", section.Model)
+					return nil
+				}
 				dirs = append(dirs, section.Model)
 			}
 			if len(dirs) == 0 {
@@ -55,15 +62,15 @@ weights, and needs no privileges. Units run it before each start, as the engine'
 	return cmd
 }
 
-// verifyReport is the JSON of models verify.
-type verifyReport struct {
-	Schema string          `json:"schema"`
-	OK     bool            `json:"ok"`
-	Models []models.Report `json:"models"`
+// skipsModel reports whether an instance is to start without a look at its model: the profile allows it, or the swap that
+// starts it was told to.
+func skipsModel(s unitgen.Section) bool {
+	claims := gate.Claims{Dir: hostctl.RunDir}
+	return slices.Contains(append(claims.Skipped(s.Instance), s.Allow...), gate.CheckModel)
 }
 
 func verifyModels(cmd *cobra.Command, a *app, dirs []string) error {
-	report := verifyReport{Schema: "vllmhost/models-verify/v1", OK: true, Models: []models.Report{}}
+	report := hostctl.VerifyReport{Schema: "vllmhost/models-verify/v1", OK: true, Models: []models.Report{}}
 	for _, dir := range dirs {
 		r, err := models.Check(cmd.Context(), dir)
 		if err != nil {

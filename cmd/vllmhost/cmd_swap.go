@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vllmhost/hostctl"
+	"vllmhost/hostctl/gate"
+	"vllmhost/hostctl/swap"
 )
 
 func newSwapCommand(a *app) *cobra.Command {
@@ -16,11 +19,15 @@ func newSwapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "swap NAME...",
 		Short: "Move the host to other instances",
-		Long: `Stops what conflicts with the named instances (the same GPUs, or the same port), starts them, proves that they serve, and
-makes them what starts at boot. If a step fails, all is undone and what served before serves again. An instance that
-serves already is left alone, or restarted if a new definition of it is pending.`,
+		Long: `Checks on paper that the named instances can start, while what serves goes on serving. Then stops what conflicts with them
+(the same GPUs, or the same port), waits until GPUs and ports are free, starts them, proves that they serve, and makes
+them what starts at boot. If a step fails, all is undone and what served before serves again. An instance that serves
+already is left alone, or restarted if a new definition of it is pending.
+
+The checks that --skip-check knows: ` + strings.Join(gate.Checks(), ", ") + `.`,
 		Example: `  vllmhost swap kimi-int4
   vllmhost swap --dry-run kimi-int4
+  vllmhost swap --skip-check model kimi-int4
   vllmhost swap --json minimax embed`,
 		Annotations: exits(exitDone, exitFailed, exitRolledBack, exitRollbackFailed, exitLocked),
 		GroupID:     groupServing,
@@ -30,6 +37,11 @@ serves already is left alone, or restarted if a new definition of it is pending.
 				o.StayOnFailure = onFailure == "stay"
 			default:
 				return usageError(cmd, "--on-failure is rollback or stay, not %q", onFailure)
+			}
+			for _, id := range o.Skip {
+				if !slices.Contains(gate.Checks(), id) {
+					return usageError(cmd, "there is no check %q; there are: %s", id, strings.Join(gate.Checks(), ", "))
+				}
 			}
 			host, err := a.open(cmd.Context())
 			if err != nil {
@@ -50,13 +62,15 @@ serves already is left alone, or restarted if a new definition of it is pending.
 		},
 	}
 	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "print the plan, and do nothing")
+	cmd.Flags().StringSliceVar(&o.Skip, "skip-check", nil, "start although the check `ID` finds something; may be repeated")
+	cmd.Flags().BoolVar(&o.KeepEdits, "keep-edits", false, "start units that were edited by hand as they are")
 	cmd.Flags().StringVar(&onFailure, "on-failure", "rollback", "what to do when a step fails: `ACTION` is rollback or stay")
 	return cmd
 }
 
 func swapError(names []string, err error) error {
 	var unknown *hostctl.UnknownInstanceError
-	var refused *hostctl.RefusedError
+	var refused *swap.RefusedError
 	target := strings.Join(names, ", ")
 	switch {
 	case errors.As(err, &unknown):
@@ -66,11 +80,7 @@ func swapError(names []string, err error) error {
 		}
 		return fail(exitFailed, fmt.Errorf("cannot swap to %q: %v", target, err), hints...)
 	case errors.As(err, &refused):
-		var hints []string
-		for _, p := range refused.Problems {
-			hints = append(hints, p.Hints...)
-		}
-		return fail(exitFailed, fmt.Errorf("cannot swap to %q: %v; nothing was touched", target, err), hints...)
+		return fail(exitFailed, fmt.Errorf("cannot swap to %q: %v; nothing was touched", target, err), refused.Hints()...)
 	}
 	return hostError(err)
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"vllmhost/hostctl"
 )
 
 // What --json prints is a promise: docs/reference/json.md has every field.
@@ -19,7 +21,8 @@ func TestJSONIsDocumented(t *testing.T) {
 		"vllmhost/apply/v1":         reflect.TypeFor[appliedReport](),
 		"vllmhost/status/v1":        reflect.TypeFor[statusReport](),
 		"vllmhost/swap/v1":          reflect.TypeFor[swapReport](),
-		"vllmhost/models-verify/v1": reflect.TypeFor[verifyReport](),
+		"vllmhost/clean/v1":         reflect.TypeFor[cleanReport](),
+		"vllmhost/models-verify/v1": reflect.TypeFor[hostctl.VerifyReport](),
 	} {
 		section := ""
 		for _, s := range sections {

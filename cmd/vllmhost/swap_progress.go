@@ -25,6 +25,7 @@ func (p *swapProgress) Begin(step string)  { p.steps.Start(step, time.Now()) }
 func (p *swapProgress) Undo(step string)   { p.steps.Undo(step, time.Now()) }
 func (p *swapProgress) Detail(text string) { p.steps.Detail(text) }
 func (p *swapProgress) Done(text string)   { p.steps.Done(text, time.Now()) }
+func (p *swapProgress) Skip(text string)   { p.steps.Skip(text, time.Now()) }
 func (p *swapProgress) Fail(text string)   { p.steps.Fail(text, time.Now()) }
 
 func (p *swapProgress) Lost(step string, err error) {

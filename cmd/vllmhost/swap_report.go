@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,20 +34,21 @@ func printPlan(ui *term.Printer, plan *swap.Plan) error {
 
 // swapReport is the JSON of swap.
 type swapReport struct {
-	Schema   string   `json:"schema"`
-	ID       string   `json:"id"`
-	State    string   `json:"state"` // planned, swapped, refused, rolled back, rollback failed, failed
-	Changed  bool     `json:"changed"`
-	Stop     []string `json:"stop"`
-	Start    []string `json:"start"`
-	Unboot   []string `json:"no_longer_at_boot"`
-	Step     string   `json:"failed_step,omitempty"`
-	Error    string   `json:"error,omitempty"`
-	Undo     []string `json:"undo_errors,omitempty"`
-	Answer   string   `json:"answer,omitempty"`
-	Elapsed  float64  `json:"elapsed_seconds"`
-	Silent   float64  `json:"silent_seconds"`
-	ExitCode int      `json:"exit_code"`
+	Schema   string         `json:"schema"`
+	ID       string         `json:"id"`
+	State    string         `json:"state"` // planned, swapped, refused, rolled back, rollback failed, failed
+	Changed  bool           `json:"changed"`
+	Stop     []string       `json:"stop"`
+	Start    []string       `json:"start"`
+	Unboot   []string       `json:"no_longer_at_boot"`
+	Step     string         `json:"failed_step,omitempty"`
+	Error    string         `json:"error,omitempty"`
+	Problems []swap.Problem `json:"problems,omitempty"` // of a refusal, before anything was touched
+	Undo     []string       `json:"undo_errors,omitempty"`
+	Answer   string         `json:"answer,omitempty"`
+	Elapsed  float64        `json:"elapsed_seconds"`
+	Silent   float64        `json:"silent_seconds"`
+	ExitCode int            `json:"exit_code"`
 }
 
 func planReport(plan *swap.Plan) swapReport {
@@ -74,6 +76,10 @@ func printResult(ui *term.Printer, plan *swap.Plan, res swap.Result) error {
 		r.ExitCode, _ = exitTable(outcome)
 		if res.Err != nil {
 			r.Error = res.Err.Error()
+		}
+		var refused *swap.RefusedError
+		if errors.As(res.Err, &refused) {
+			r.Problems = refused.Problems
 		}
 		for _, err := range res.UndoErrs {
 			r.Undo = append(r.Undo, err.Error())
@@ -108,6 +114,10 @@ func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit
 	for _, t := range plan.New {
 		hints = append(hints, "journalctl -u "+unitgen.UnitName(t.Section.Instance)+" -n 50")
 	}
+	var refused *swap.RefusedError
+	if errors.As(res.Err, &refused) {
+		return swapRefused(ui, plan, refused)
+	}
 	switch res.State {
 	case swap.Refused:
 		ui.Line("Nothing that runs was touched.")
@@ -128,6 +138,27 @@ func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit
 		}
 	}
 	return fail(outcome, fmt.Errorf("cannot swap to %q: %v", names(plan), res.Err), hints...)
+}
+
+// swapRefused lists what stands in the way of a swap that touched nothing.
+func swapRefused(ui *term.Printer, plan *swap.Plan, refused *swap.RefusedError) error {
+	err := fmt.Errorf("cannot swap to %q: %v", names(plan), refused)
+	if n := len(refused.Problems); n > 1 {
+		err = fmt.Errorf("cannot swap to %q: %d problems found before anything was touched", names(plan), n)
+		for _, p := range refused.Problems {
+			ui.Line("       %-10s %s", p.ID, p.Text)
+		}
+	}
+	serves := "Nothing was touched, and nothing served before."
+	if len(plan.Stop) > 0 {
+		var still []string
+		for _, s := range plan.Stop {
+			still = append(still, fmt.Sprintf("%s still serves on %s", s.Instance, s.Where()))
+		}
+		serves = "Nothing was touched: " + strings.Join(still, ", ") + "."
+	}
+	ui.Line("%s", serves)
+	return fail(exitFailed, err, refused.Hints()...)
 }
 
 func names(plan *swap.Plan) string {

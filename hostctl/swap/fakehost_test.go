@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -19,6 +20,8 @@ type fakeHost struct {
 	pending map[string]string
 	boot    map[string]bool
 	active  map[string]string // running units, with the text they were started with
+	may     []string          // instances that may start
+	wrong   []Problem         // what a preflight finds
 
 	calls  int
 	before func(call int, op string) error // may fail a call
@@ -66,6 +69,9 @@ func (h *fakeHost) Start(_ context.Context, name string) error {
 			return fmt.Errorf("cannot start %q: %s runs", name, other)
 		}
 	}
+	if instance, _ := unitgen.InstanceOf(name); !slices.Contains(h.may, instance) {
+		return fmt.Errorf("cannot start %q: a swap is under way", name)
+	}
 	if h.broken[h.text[name]] {
 		return fmt.Errorf("cannot start %q: job failed", name)
 	}
@@ -105,6 +111,23 @@ func (h *fakeHost) Prove(_ context.Context, s unitgen.Section) (string, error) {
 		return "", fmt.Errorf("%s does not run", name)
 	}
 	return "proven", h.call("Prove", name)
+}
+
+func (h *fakeHost) Check(context.Context, *Plan) (string, []Problem, error) {
+	return "all well", h.wrong, h.call("Check", "")
+}
+
+func (h *fakeHost) AwaitFree(_ context.Context, sections []unitgen.Section, _ func(string)) (string, error) {
+	return "free", h.call("AwaitFree", sections[0].Instance)
+}
+
+func (h *fakeHost) Clean(_ context.Context, sections []unitgen.Section) (string, error) {
+	return "nothing stale", h.call("Clean", sections[0].Instance)
+}
+
+func (h *fakeHost) MayStart(instances ...string) error {
+	h.may = instances
+	return h.call("MayStart", fmt.Sprint(instances))
 }
 
 func (h *fakeHost) Members(cgroup string) ([]int, error) { return nil, h.call("Members", cgroup) }
@@ -154,6 +177,7 @@ type silent struct{}
 func (silent) Begin(string)       {}
 func (silent) Detail(string)      {}
 func (silent) Done(string)        {}
+func (silent) Skip(string)        {}
 func (silent) Fail(string)        {}
 func (silent) Undo(string)        {}
 func (silent) Announce(*Plan)     {}
@@ -166,7 +190,7 @@ func (h *fakeHost) runner(t *testing.T) *Runner {
 	}
 	t.Cleanup(record.Close)
 	return &Runner{Systemd: h, Files: files{h, "", h.text}, Pending: files{h, "Pending", h.pending},
-		Prover: h, Cgroups: h, Progress: silent{}, Record: record}
+		Prover: h, Cgroups: h, Preflight: h, Resources: h, Claims: h, Progress: silent{}, Record: record}
 }
 
 var errInjected = errors.New("injected")

@@ -47,6 +47,7 @@ type Target struct {
 	Before  []byte          // the installed text; nil when there is none
 	Enabled bool            // already starts at boot
 	Serving bool            // already runs with this definition, and is left alone
+	Status  systemd.UnitStatus
 }
 
 // Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
@@ -59,6 +60,17 @@ func (p *Plan) Summary() string {
 	}
 	return old + " -> " + sides(p.sections())
 }
+
+func instances(sections []unitgen.Section) []string {
+	var names []string
+	for _, s := range sections {
+		names = append(names, s.Instance)
+	}
+	return names
+}
+
+// Sections are the instances of both sides.
+func (p *Plan) Sections() []unitgen.Section { return append(p.sections(), p.Stop...) }
 
 func (p *Plan) sections() []unitgen.Section {
 	var ss []unitgen.Section
@@ -82,9 +94,33 @@ func sides(sections []unitgen.Section) string {
 
 // Problem is a reason to refuse a swap before anything is touched.
 type Problem struct {
-	ID    string // what was looked at: unit, model, conflict
-	Text  string
-	Hints []string
+	ID    string   `json:"id"` // what was looked at: unit, conflict, or a check that can be skipped
+	Text  string   `json:"text"`
+	Hints []string `json:"hints,omitempty"` // what to type
+}
+
+// RefusedError says why a swap was refused before anything was touched.
+type RefusedError struct{ Problems []Problem }
+
+func (e *RefusedError) Error() string {
+	var texts []string
+	for _, p := range e.Problems {
+		texts = append(texts, p.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Hints are what to type about the problems, each once.
+func (e *RefusedError) Hints() []string {
+	var hints []string
+	for _, p := range e.Problems {
+		for _, hint := range p.Hints {
+			if !slices.Contains(hints, hint) {
+				hints = append(hints, hint)
+			}
+		}
+	}
+	return hints
 }
 
 // NewPlan works out what a swap to the named instances stops, starts and enables. Problems that forbid it are returned
@@ -113,9 +149,13 @@ func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
+	var beside []unitgen.Section // what goes on running
 	for _, f := range facts {
 		named := slices.Contains(names, f.Section.Instance)
 		if !named && !p.conflicts(f.Section) {
+			if f.running() {
+				beside = append(beside, f.Section)
+			}
 			continue
 		}
 		if f.running() && !p.serving(f.Section) {
@@ -125,11 +165,15 @@ func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
 			p.Displaced = append(p.Displaced, f.Section.Instance)
 		}
 	}
+	// Each two of them fit together, but not all: which one is to go is for people to say.
+	if why := unitgen.Crowd(append(p.sections(), beside...)); why != "" {
+		return nil, []Problem{{"conflict", why, []string{"to keep one of them: vllmhost swap " + strings.Join(names, " ") + " NAME"}}}
+	}
 	return p, nil
 }
 
 func newTarget(f Fact) (Target, *Problem) {
-	t := Target{Section: f.Section, Before: f.Text, Enabled: f.Enabled}
+	t := Target{Section: f.Section, Before: f.Text, Enabled: f.Enabled, Status: f.Status}
 	if f.Edited {
 		return t, &Problem{"unit", fmt.Sprintf("%s was edited by hand since vllmhost wrote it", f.unit()), []string{
 			"vllmhost apply --diff", "vllmhost apply --force " + f.Section.Instance}}
@@ -150,7 +194,8 @@ func newTarget(f Fact) (Target, *Problem) {
 }
 
 func (p *Plan) conflicts(s unitgen.Section) bool {
-	return slices.ContainsFunc(p.New, func(t Target) bool { return unitgen.Conflict(s, t.Section) != "" })
+	return slices.ContainsFunc(p.New, func(t Target) bool { return unitgen.Conflict(s, t.Section) != "" }) ||
+		unitgen.Crowd(append(p.sections(), s)) != ""
 }
 
 func (p *Plan) serving(s unitgen.Section) bool {

@@ -46,11 +46,31 @@ type Cgroups interface {
 	Members(cgroup string) ([]int, error)
 }
 
+// Preflight finds out on paper, while the old side serves, whether the new one can start.
+type Preflight interface {
+	Check(ctx context.Context, p *Plan) (detail string, problems []Problem, err error)
+}
+
+// Resources are what a stopped engine may leave behind, and a new one needs.
+type Resources interface {
+	// AwaitFree waits until the instances' GPUs and ports are free, as long as ctx allows, and reports meanwhile for what.
+	AwaitFree(ctx context.Context, sections []unitgen.Section, report func(string)) (detail string, err error)
+	// Clean removes stale shared memory of the instances' users.
+	Clean(ctx context.Context, sections []unitgen.Section) (detail string, err error)
+}
+
+// Claims keep all others from starting what the swap is about.
+type Claims interface {
+	// MayStart lets these instances pass their guards from now on, and none else of both sides.
+	MayStart(instances ...string) error
+}
+
 // Progress is told what a swap does, as it does it. Calls come in order, from one goroutine at a time.
 type Progress interface {
 	Begin(step string)         // a step begins
 	Detail(text string)        // what the current step or undo does or waits for
 	Done(text string)          // the current step or undo is done; an undo that had nothing to do does not say so
+	Skip(text string)          // the current step has nothing to do
 	Fail(text string)          // the current step or undo failed
 	Undo(step string)          // undoing a step begins
 	Announce(p *Plan)          // before the first step
@@ -59,13 +79,16 @@ type Progress interface {
 
 // Runner carries out plans.
 type Runner struct {
-	Systemd  Systemd
-	Files    Files
-	Pending  Pending
-	Prover   Prover
-	Cgroups  Cgroups
-	Progress Progress
-	Record   *Record
+	Systemd   Systemd
+	Files     Files
+	Pending   Pending
+	Prover    Prover
+	Cgroups   Cgroups
+	Preflight Preflight
+	Resources Resources
+	Claims    Claims
+	Progress  Progress
+	Record    *Record
 	// StayOnFailure leaves the host as the failing step left it.
 	StayOnFailure bool
 }
@@ -131,13 +154,26 @@ func (s *run) do(ctx context.Context, step Step) error {
 	if ctx.Err() != nil {
 		err = errCancelled
 	}
+	if errors.Is(err, errNothing) {
+		s.Progress.Skip(err.Error())
+		return s.Record.Write(Entry{Step: step.Name, State: Done, Detail: err.Error()})
+	}
 	if err != nil {
-		s.Progress.Fail(err.Error())
+		s.Progress.Fail(brief(err))
 		s.note(Entry{Step: step.Name, State: Failed, Error: err.Error()})
 		return err
 	}
 	s.Progress.Done(detail)
 	return s.Record.Write(Entry{Step: step.Name, State: Done, Detail: detail})
+}
+
+// brief is an error for the one line of a step.
+func brief(err error) string {
+	var refused *RefusedError
+	if errors.As(err, &refused) && len(refused.Problems) > 1 {
+		return fmt.Sprintf("%d problems found", len(refused.Problems))
+	}
+	return err.Error()
 }
 
 // rollBack undoes steps in reverse. It goes on after a failing undo: what can be restored is.

@@ -2,6 +2,7 @@ package swap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -201,6 +202,57 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// What a preflight finds is told all at once, and nothing is touched.
+func TestRefused(t *testing.T) {
+	h := newHost()
+	began := h.state()
+	h.wrong = []Problem{{"model", "a shard is missing", []string{"look"}}, {"port", "port 8000 is in use", []string{"look"}}}
+	touched := ""
+	h.before = func(_ int, op string) error {
+		if op != "Check " {
+			touched = op
+		}
+		return nil
+	}
+	res := h.runner(t).Run(context.Background(), h.plan(t, "new"))
+	var refused *RefusedError
+	if res.State != Refused || res.Step != "preflight" || !errors.As(res.Err, &refused) || len(refused.Problems) != 2 {
+		t.Errorf("ended %q at step %q with %v", res.State, res.Step, res.Err)
+	}
+	if hints := refused.Hints(); len(hints) != 1 {
+		t.Errorf("hints %q, want each once", hints)
+	}
+	if diff := cmp.Diff(began, h.state()); diff != "" || touched != "" {
+		t.Errorf("touched (%s):\n%s", touched, diff)
+	}
+}
+
+// Three instances that each may use half of a GPU: two of them can run.
+func TestPlanCrowd(t *testing.T) {
+	half := func(name string, port int, running bool) Fact {
+		f := Fact{Section: unitgen.Section{Instance: name, Port: port, GPUs: []string{"0"}, ShareGPUs: true, GPUUtilization: 0.5}}
+		if f.Status.Active = "inactive"; running {
+			f.Status.Active = "active"
+		}
+		return f
+	}
+	facts := []Fact{half("a", 1, true), half("b", 2, true), half("c", 3, false)}
+	if _, problems := NewPlan("test", facts, []string{"c"}); len(problems) != 1 || problems[0].ID != "conflict" {
+		t.Errorf("which of a and b is to go for c? got %v", problems)
+	}
+	plan, problems := NewPlan("test", facts, []string{"c", "a"})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if len(plan.Stop) != 1 || plan.Stop[0].Instance != "b" {
+		t.Errorf("to have c and a it stops %v, want b", instances(plan.Stop))
+	}
+	facts[1].Status.Active = "inactive"
+	if plan, problems := NewPlan("test", facts, []string{"c"}); len(problems) > 0 || len(plan.Stop) != 0 {
+		t.Errorf("c beside a: %v, %v", plan, problems)
+	}
+}
+
 // The record has a line on disk before each step and after it, and the old texts in its first line.
 func TestRecord(t *testing.T) {
 	h := newHost()
@@ -221,8 +273,11 @@ func TestRecord(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, strings.TrimSpace(e.Step+" "+string(e.State)))
 	}
-	want := []string{"begun", "prepare doing", "prepare done", "stop doing", "stop done", "start doing", "start done",
-		"probe doing", "probe done", "promote doing", "promote done", "swapped"}
+	want := []string{"begun"}
+	for _, step := range []string{"preflight", "prepare", "stop", "release", "clean", "start", "probe", "promote"} {
+		want = append(want, step+" doing", step+" done")
+	}
+	want = append(want, "swapped")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}

@@ -2,10 +2,8 @@ package swap
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
-	"syscall"
 	"time"
 
 	"vllmhost/unitgen"
@@ -25,8 +23,11 @@ type Step struct {
 // Steps are all steps of a swap, in order.
 func Steps() []Step {
 	return []Step{
+		{"preflight", "check what can be checked while the old side serves", preflight, nil},
 		{"prepare", "install the new definition", installNew, restoreOld},
 		{"stop", "stop what conflicts", stopOld, startOld},
+		{"release", "wait until its GPUs and ports are free", release, nil},
+		{"clean", "remove stale shared memory of ours", clean, nil},
 		{"start", "start and wait until ready", startNew, stopNew},
 		{"probe", "prove that it serves", probeNew, nil},
 		{"promote", "start it at boot instead", promote, demote},
@@ -36,11 +37,29 @@ func Steps() []Step {
 // bootTarget is whose .wants links make an instance start at boot. The link is the commit point of a swap.
 const bootTarget = "multi-user.target"
 
-// Margins beyond the limits that systemd keeps itself: a job that is not over by then is never going to be.
+// Limits of the steps that systemd does not limit. GPU memory is back half a second after its processes are gone; a
+// driver that tears down a large address space may take much longer.
 const (
-	jobMargin    = 30 * time.Second
-	emptyTimeout = 10 * time.Second // from SIGKILL until a cgroup is empty
+	preflightTimeout = 5 * time.Minute
+	releaseTimeout   = 2 * time.Minute
 )
+
+// errNothing is why a step that has nothing to do is left out.
+var errNothing = errors.New("nothing to do")
+
+// preflight refuses a swap that cannot work, before anything is touched.
+func preflight(ctx context.Context, s *run) (string, error) {
+	if len(s.plan.toStart()) == 0 {
+		return "already serves with this definition", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	detail, problems, err := s.Preflight.Check(ctx, s.plan)
+	if err == nil && len(problems) > 0 {
+		err = &RefusedError{problems}
+	}
+	return detail, err
+}
 
 func installNew(ctx context.Context, s *run) (string, error) {
 	var written []string
@@ -112,12 +131,35 @@ func stopOld(ctx context.Context, s *run) (string, error) {
 	return s.stopAll(ctx, s.plan.Stop)
 }
 
+// release waits for what a stopped engine's kernel side still has: GPU memory comes back after the process is gone.
+func release(ctx context.Context, s *run) (string, error) {
+	sections := s.plan.toStart()
+	if len(sections) == 0 {
+		return "", errNothing
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	return s.Resources.AwaitFree(ctx, sections, s.Progress.Detail)
+}
+
+// clean cannot be undone; what it removes is proven to be nobody's any more.
+func clean(ctx context.Context, s *run) (string, error) {
+	sections := s.plan.toStart()
+	if len(sections) == 0 {
+		return "", errNothing
+	}
+	return s.Resources.Clean(ctx, append(sections, s.plan.Stop...))
+}
+
 func startOld(ctx context.Context, s *run) (string, error) {
 	if s.stopped.IsZero() {
 		return "", nil
 	}
 	// An instance that was swapped with itself comes back as what it was, although "prepare" is undone only later.
 	if _, err := restoreOld(ctx, s); err != nil {
+		return "", err
+	}
+	if err := s.Claims.MayStart(instances(s.plan.Stop)...); err != nil {
 		return "", err
 	}
 	return s.startAll(ctx, s.plan.Stop)
@@ -128,6 +170,9 @@ func startNew(ctx context.Context, s *run) (string, error) {
 	if len(sections) == 0 {
 		return "already serves with this definition", nil
 	}
+	if err := s.Claims.MayStart(instances(sections)...); err != nil {
+		return "", err
+	}
 	s.touched = true
 	detail, err := s.startAll(ctx, sections)
 	s.ready = time.Now()
@@ -135,6 +180,9 @@ func startNew(ctx context.Context, s *run) (string, error) {
 }
 
 func stopNew(ctx context.Context, s *run) (string, error) {
+	if err := s.Claims.MayStart(); err != nil {
+		return "", err
+	}
 	return s.stopAll(ctx, s.plan.toStart())
 }
 
@@ -189,126 +237,4 @@ func bootText(on, off []string) string {
 		return text + "; " + off[0] + " no longer does"
 	}
 	return text + "; " + strings.Join(off, ", ") + " no longer do"
-}
-
-// stopAll stops instances and waits until nothing is left of them: the job's end alone does not say so.
-func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, error) {
-	gone := 0
-	var units []string
-	for _, sec := range sections {
-		unit := unitgen.UnitName(sec.Instance)
-		n, err := s.stop(ctx, unit, sec.DrainTimeout)
-		if err != nil {
-			return "", err
-		}
-		gone += n
-		units = append(units, unit)
-	}
-	if len(units) == 0 {
-		return "", nil
-	}
-	detail := strings.Join(units, ", ") + " stopped"
-	if gone > 0 {
-		detail += ", " + processes(gone) + " gone"
-	}
-	return detail, nil
-}
-
-func (s *run) stop(ctx context.Context, unit string, drain time.Duration) (gone int, err error) {
-	before, err := s.Systemd.Unit(ctx, unit)
-	if err != nil {
-		return 0, err
-	}
-	members, err := s.Cgroups.Members(before.ControlGroup)
-	if err != nil {
-		return 0, err
-	}
-	s.Progress.Detail(fmt.Sprintf("stopping %s; open requests have %s", unit, drain))
-	stopCtx, cancel := context.WithTimeout(ctx, drain+2*jobMargin)
-	defer cancel()
-	if err := s.Systemd.Stop(stopCtx, unit); err != nil {
-		return 0, err
-	}
-	return len(members), s.emptied(ctx, unit, before.ControlGroup)
-}
-
-// emptied waits until a stopped unit's cgroup has no processes, after a SIGKILL if need be. Nothing signals a cgroup's
-// end on both cgroup versions, so this polls.
-func (s *run) emptied(ctx context.Context, unit, cgroup string) error {
-	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)
-	defer cancel()
-	for killed := false; ; killed = true {
-		left, err := s.Cgroups.Members(cgroup)
-		if err != nil || len(left) == 0 {
-			return err
-		}
-		if !killed {
-			if err := s.Systemd.Kill(ctx, unit, syscall.SIGKILL); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot end %q: %s left after SIGKILL: %v", unit, processes(len(left)), left)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// startAll starts instances one after the other: two that start together on one GPU size each other wrongly.
-func (s *run) startAll(ctx context.Context, sections []unitgen.Section) (string, error) {
-	var units []string
-	for _, sec := range sections {
-		unit := unitgen.UnitName(sec.Instance)
-		if err := s.start(ctx, unit, sec); err != nil {
-			return "", err
-		}
-		units = append(units, unit)
-	}
-	if len(units) == 0 {
-		return "", nil
-	}
-	return strings.Join(units, ", ") + " started, ready", nil
-}
-
-func (s *run) start(ctx context.Context, unit string, sec unitgen.Section) error {
-	// A start limit also counts the starts of swaps, which were asked for.
-	if err := s.Systemd.ResetFailed(ctx, unit); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, sec.StartTimeout+sec.StallTimeout+jobMargin)
-	defer cancel()
-	updates, err := s.Systemd.Watch(ctx, unit)
-	if err != nil {
-		return err
-	}
-	started := make(chan error, 1)
-	go func() { started <- s.Systemd.Start(ctx, unit) }()
-	for {
-		select {
-		case err := <-started:
-			return startFailure(unit, err)
-		case u, open := <-updates:
-			if !open {
-				updates = nil
-			} else if u.StatusText != "" {
-				s.Progress.Detail(u.StatusText)
-			}
-		}
-	}
-}
-
-func (s *run) proveAll(ctx context.Context, sections []unitgen.Section) (string, error) {
-	var answers []string
-	for _, sec := range sections {
-		limit := sec.FirstRequestTimeout + jobMargin
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		answer, err := s.Prover.Prove(ctx, sec)
-		cancel()
-		if err != nil {
-			return "", fmt.Errorf("cannot prove that %q serves: %v", sec.Instance, err)
-		}
-		answers = append(answers, answer)
-	}
-	return strings.Join(slices.Compact(answers), "; "), nil
 }
