@@ -75,10 +75,12 @@ var sampleProfile string
 // sampleModels are those of the sample profile, small and quick to load.
 func sampleModels() []testhost.Model {
 	const quick = "VLLMSIM_IMPORT_TIME=300ms\nVLLMSIM_LOAD_TIME=2s\n"
+	const slow = "VLLMSIM_IMPORT_TIME=300ms\nVLLMSIM_LOAD_TIME=4s\n" // to be looked at while it loads
 	return []testhost.Model{
-		{Name: "MiniMax-M2.5", Shards: 4, Bytes: 8 << 20, Sim: quick},
+		{Name: "MiniMax-M2.5", Shards: 16, Bytes: 32 << 20, Sim: slow},
 		{Name: "Kimi-K2.5", Shards: 8, Bytes: 16 << 20, Sim: quick},
-		{Name: "GLM-5", Shards: 4, Bytes: 8 << 20, Sim: quick + "VLLMSIM_FAIL_AT=60\n"},
+		{Name: "Kimi-K2.5-NVFP4", Shards: 4, Bytes: 8 << 20, Sim: quick},
+		{Name: "GLM-5", Shards: 4, Bytes: 8 << 20, Sim: quick + "VLLMSIM_FAIL_AT=50\n"},
 	}
 }
 
