@@ -111,13 +111,16 @@ func modelProblems(s unitgen.Section, report models.Report) []swap.Problem {
 }
 
 // resources are what a stopped engine may leave behind on this host.
-type resources struct{ host *Host }
+type resources struct {
+	host *Host
+	skip []string
+}
 
 // AwaitFree waits for the GPUs and the ports of the instances.
 func (r resources) AwaitFree(ctx context.Context, sections []unitgen.Section, report func(string)) (string, error) {
 	var facts []string
 	for _, s := range sections {
-		fact, err := gate.AwaitFree(ctx, r.host.GPUs(), s, report)
+		fact, err := gate.AwaitFree(ctx, r.host.GPUs(), s, r.skip, report)
 		if err != nil {
 			return "", fmt.Errorf("cannot start %q: %v", s.Instance, err)
 		}

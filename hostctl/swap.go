@@ -60,7 +60,7 @@ func (h *Host) Swap(ctx context.Context, names []string, o SwapOptions) (*swap.P
 	runner := swap.Runner{
 		Systemd: h.systemd, Files: h.units, Pending: h.pending,
 		Prover: gate.Prover{Systemd: h.systemd}, Cgroups: cgroups{},
-		Preflight: preflight{gate.Preflight{GPUs: h.GPUs()}, o.Skip}, Resources: resources{h}, Claims: claims,
+		Preflight: preflight{gate.Preflight{GPUs: h.GPUs()}, o.Skip}, Resources: resources{h, o.Skip}, Claims: claims,
 		Progress: lockedProgress{o.Progress, lock}, Record: record, StayOnFailure: o.StayOnFailure,
 	}
 	return plan, runner.Run(ctx, plan), nil
@@ -186,7 +186,7 @@ func firstEntry(p *swap.Plan) swap.Entry {
 			e.Units[unitgen.UnitName(t.Section.Instance)] = string(t.Before)
 		}
 	}
-	for _, s := range p.Stop {
+	for _, s := range p.Restore {
 		e.Old = append(e.Old, s.Instance)
 	}
 	return e

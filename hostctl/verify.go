@@ -56,6 +56,12 @@ func verifyAs(ctx context.Context, s unitgen.Section, unit []byte) (models.Repor
 	if json.Unmarshal(out.Bytes(), &report) == nil && len(report.Models) == 1 {
 		return report.Models[0], nil
 	}
+	var failed struct {
+		Error string `json:"error"` // vllmhost/error/v1
+	}
+	if json.Unmarshal(out.Bytes(), &failed) == nil && failed.Error != "" {
+		return models.Report{}, errors.New(failed.Error)
+	}
 	if err == nil {
 		err = errors.New("no report")
 	}

@@ -103,9 +103,9 @@ func printResult(ui *term.Printer, plan *swap.Plan, res swap.Result) error {
 // swapFailed says in one paragraph how things are after a failure, and ends with why.
 func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit) error {
 	served := "nothing served before, and nothing does now"
-	if len(plan.Stop) > 0 {
+	if len(plan.Restore) > 0 {
 		var again []string
-		for _, s := range plan.Stop {
+		for _, s := range plan.Restore {
 			again = append(again, fmt.Sprintf("%s serves again on %s", s.Instance, s.Where()))
 		}
 		served = strings.Join(again, ", ")
@@ -125,7 +125,7 @@ func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit
 		ui.Line("Rolled back in %s: %s.", term.Duration(res.Elapsed), served)
 	case swap.Failed:
 		ui.Line("Stopped at step %q, as --on-failure=stay says. Nothing was undone.", res.Step)
-		for _, s := range plan.Stop {
+		for _, s := range plan.Restore {
 			hints = append(hints, "to go back: vllmhost swap "+s.Instance)
 		}
 	case swap.RollbackFailed:
@@ -133,7 +133,7 @@ func swapFailed(ui *term.Printer, plan *swap.Plan, res swap.Result, outcome exit
 		for _, err := range res.UndoErrs {
 			ui.Line("  %v", err)
 		}
-		for _, s := range plan.Stop {
+		for _, s := range plan.Restore {
 			hints = append(hints, "systemctl start "+unitgen.UnitName(s.Instance))
 		}
 	}
@@ -150,9 +150,9 @@ func swapRefused(ui *term.Printer, plan *swap.Plan, refused *swap.RefusedError) 
 		}
 	}
 	serves := "Nothing was touched, and nothing served before."
-	if len(plan.Stop) > 0 {
+	if len(plan.Restore) > 0 {
 		var still []string
-		for _, s := range plan.Stop {
+		for _, s := range plan.Restore {
 			still = append(still, fmt.Sprintf("%s still serves on %s", s.Instance, s.Where()))
 		}
 		serves = "Nothing was touched: " + strings.Join(still, ", ") + "."

@@ -69,6 +69,7 @@ type release struct {
 	drainRefuses bool // a drain closes the port; else it keeps answering, requests with 500
 	stopAborts   bool // a stop without a drain ends open streams; else they hang and so does the server
 	termExits    bool // the second SIGTERM while loading gives exit 1; else death by SIGINT
+	loadsPartly  bool // a missing shard is noticed only after the others are loaded
 	fingerprint  bool // answers carry a system_fingerprint
 }
 
@@ -78,7 +79,7 @@ func releaseOf(version string) release {
 	r := release{version: version, fingerprint: true}
 	if len(parts) > 1 && parts[0] == "0" {
 		if minor, err := strconv.Atoi(parts[1]); err == nil && minor < 30 {
-			return release{version: version, prefixAll: true, drainRefuses: true, stopAborts: true, termExits: true}
+			return release{version: version, prefixAll: true, drainRefuses: true, stopAborts: true, termExits: true, loadsPartly: true}
 		}
 	}
 	return r

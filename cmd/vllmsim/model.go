@@ -6,14 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strings"
 )
 
 // modelDir is what the simulation wants to know of the weights.
 type modelDir struct {
 	path         string
 	shards       int      // as the index counts them, else 4
-	missing      []string // named by the index and not there
+	files        []string // named by the index
+	missing      []string // of these, those that are not there
 	architecture string
 	maxLen       int
 	configured   bool // maxLen is what config.json says
@@ -49,6 +49,7 @@ func readModel(path string) modelDir {
 		}
 		m.shards = len(files)
 		for file := range files {
+			m.files = append(m.files, filepath.Join(path, file))
 			if _, err := os.Stat(filepath.Join(path, file)); errors.Is(err, os.ErrNotExist) {
 				m.missing = append(m.missing, filepath.Join(path, file))
 			}
@@ -69,9 +70,4 @@ func readJSON(path string, v any) error {
 		return errors.New("not a regular file of a sensible size")
 	}
 	return json.NewDecoder(f).Decode(v)
-}
-
-// missingShards is what vLLM says of them since 0.26.
-func (m modelDir) missingShards() fatal {
-	return fatal{from: fromWorker, text: "FileNotFoundError: Weight files referenced in index but missing: {'" + strings.Join(m.missing, "', '") + "'}"}
 }

@@ -12,7 +12,7 @@ import (
 
 func TestProcessTree(t *testing.T) {
 	t.Parallel()
-	s := prepare(t, nil, "serve", "-tp", "2")
+	s := prepare(t, []string{"VLLMSIM_GPU_BYSTANDERS=false"}, "serve", "-tp", "2")
 	s.write("dev/nvidia0", "")
 	s.write("dev/nvidia1", "")
 	s.launch().untilReady()

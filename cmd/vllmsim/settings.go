@@ -83,7 +83,7 @@ func settingFlags(s *settings) *flag.FlagSet {
 	fs.StringVar(&s.ShmDir, "SHM_DIR", "/dev/shm", "in place of /dev/shm")
 	fs.StringVar(&s.ShmExtra, "SHM_EXTRA", "", "more files in it, as name:bytes separated by spaces")
 	fs.StringVar(&s.DevDir, "DEV_DIR", "/dev", "in place of /dev")
-	fs.BoolVar(&s.GPUBystanders, "GPU_BYSTANDERS", false, "processes without GPU memory hold the nodes too, as in the real one")
+	fs.BoolVar(&s.GPUBystanders, "GPU_BYSTANDERS", true, "processes without GPU memory hold the nodes too, as in the real one")
 	fs.DurationVar(&s.StepBase, "STEP_BASE", 10*time.Millisecond, "length of an engine step")
 	fs.DurationVar(&s.StepPerSeq, "STEP_PER_SEQ", 220*time.Microsecond, "more for each running request")
 	fs.DurationVar(&s.StepPerPrefill, "STEP_PER_PREFILL", 25*time.Millisecond, "more for each request that joins in the step")

@@ -67,6 +67,9 @@ type sim struct {
 const testTimeout = 20 * time.Second // bounds a hang, nothing else
 
 // prepare makes the directories of a sim and its command line, without starting it.
+// emptyShard is the shortest safetensors file: the length of its header, and a header without tensors.
+const emptyShard = "\x02\x00\x00\x00\x00\x00\x00\x00{}"
+
 func prepare(t *testing.T, env []string, args ...string) *sim {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vs") // short: paths of Unix sockets end at 107 bytes
@@ -79,6 +82,7 @@ func prepare(t *testing.T, env []string, args ...string) *sim {
 			t.Fatal(err)
 		}
 	}
+	s.write("model/model.safetensors", emptyShard)
 	if len(args) == 0 || args[0] == "serve" {
 		s.port = freePort(t)
 		s.base = "http://127.0.0.1:" + s.port

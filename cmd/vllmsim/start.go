@@ -94,6 +94,9 @@ func (s *server) load() *ending {
 	if problem, ok := s.configProblem(); ok {
 		return s.fail(problem)
 	}
+	if problem, ok := s.occupied(); ok {
+		return s.fail(problem)
+	}
 	interrupted := 0
 	for _, l := range s.script() {
 		if end := s.pass(l.share, &interrupted); end != nil {
@@ -139,8 +142,8 @@ func (s *server) configProblem() (fatal, bool) {
 
 // loadShards shows the progress of the weights, over half of the load time, and has the faults that come at a percentage.
 func (s *server) loadShards(interrupted *int) *ending {
-	if len(s.model.missing) > 0 {
-		return s.fail(s.model.missingShards())
+	if problem, ok := s.model.weights(s.rel); ok {
+		return s.fail(problem)
 	}
 	begin := time.Now()
 	total := s.model.shards

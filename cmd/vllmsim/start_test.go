@@ -98,7 +98,7 @@ func fillModel(t *testing.T, s *sim, shards int) {
 	for i := range shards {
 		file := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)
 		weights[fmt.Sprintf("layer.%d", i)] = file
-		s.write("model/"+file, "x")
+		s.write("model/"+file, emptyShard)
 	}
 	index, _ := json.Marshal(map[string]any{"weight_map": weights})
 	s.write("model/model.safetensors.index.json", string(index))
@@ -258,10 +258,37 @@ func TestModelThatCannotLoad(t *testing.T) {
 		}
 		s.saw("FileNotFoundError: Weight files referenced in index but missing: {'" + s.path("model/model-00002-of-00003.safetensors") + "'}")
 	})
+	for name, tt := range map[string]struct{ version, file, text, want string }{
+		"missing shard, before 0.26": {"0.25.1", "model-00002-of-00003.safetensors", "", "ValueError: Following weights were not initialized from checkpoint:"},
+		"no file at all":             {"0.32.0", "", "", "RuntimeError: Cannot find any model weights with"},
+		"empty":                      {"0.32.0", "model.safetensors", " ", "header too small"},
+		"a pointer of git-lfs":       {"0.32.0", "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "header too large"},
+		"cut in its header":          {"0.32.0", "model.safetensors", "\x40\x00\x00\x00\x00\x00\x00\x00{", "invalid header length"},
+		"cut in its data": {"0.32.0", "model.safetensors", "\x35\x00\x00\x00\x00\x00\x00\x00" +
+			`{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}` + "1234", "incomplete metadata, file not fully covered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := prepare(t, []string{"VLLMSIM_VERSION=" + tt.version})
+			switch {
+			case tt.text != "":
+				s.write("model/"+tt.file, tt.text)
+			case tt.file != "":
+				fillModel(t, s, 3)
+				os.Remove(s.path("model/" + tt.file))
+			default:
+				os.Remove(s.path("model/model.safetensors"))
+			}
+			if got := s.launch().status(); got != 1 {
+				t.Errorf("status %d, want 1", got)
+			}
+			s.saw(tt.want)
+		})
+	}
 	t.Run("missing directory", func(t *testing.T) {
 		t.Parallel()
 		s := prepare(t, nil)
-		os.Remove(s.path("model"))
+		os.RemoveAll(s.path("model"))
 		if got := s.launch().status(); got != 1 {
 			t.Errorf("status %d, want 1", got)
 		}

@@ -32,6 +32,8 @@ const (
 	showInterval   = 200 * time.Millisecond
 	// vLLM swallows the SIGTERM that comes while its engine loads, and obeys a second one.
 	termInterval = 2 * time.Second
+	// How long an engine that failed to become ready has to end by itself.
+	failedPatience = 5 * time.Second
 	// How much longer a start that moves may take, each time it is seen to move.
 	extension = time.Minute
 )
@@ -76,17 +78,24 @@ func (a *Await) await(ctx context.Context, s unitgen.Section, pid int, env Envir
 	go func() { died <- proc.WaitExit(context.WithoutCancel(ctx), pid) }()
 
 	err = a.ready(ctx, s, env, died)
-	if ctx.Err() == nil {
-		return err
+	if ctx.Err() != nil {
+		terminate(context.Background(), pid, died, termInterval) // after the one that systemd has just sent
+		return errors.New("stopped while loading")
 	}
-	terminate(pid, died)
-	return errors.New("stopped while loading")
+	if err != nil && !errors.Is(err, errEnded) {
+		// It never served, so that there is nothing to drain; systemd would wait for TimeoutStopSec.
+		patience, cancel := context.WithTimeout(context.Background(), failedPatience)
+		defer cancel()
+		terminate(patience, pid, died, 0)
+	}
+	return err
 }
 
 func (a *Await) ready(ctx context.Context, s unitgen.Section, env Environment, died <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
-	lines := follow(ctx, env.InvocationID)
+	lines, stop := follow(ctx, env.InvocationID)
+	defer stop()
 	poll, report := time.NewTicker(pollInterval), time.NewTicker(reportInterval)
 	defer poll.Stop()
 	defer report.Stop()
@@ -194,17 +203,21 @@ func (l *loading) notify(more string) {
 	l.Notify(fmt.Sprintf("STATUS=%s, %s so far%s", text, now.Sub(l.began).Round(time.Second), more))
 }
 
-// terminate sends SIGTERM until the process is gone. systemd kills what is left at TimeoutStopSec.
-func terminate(pid int, died <-chan error) {
-	for {
+// terminate sends SIGTERM until the process is gone, the first one after a while, and SIGKILL when ctx ends before. Without
+// an end of ctx, systemd kills what is left at TimeoutStopSec.
+func terminate(ctx context.Context, pid int, died <-chan error, first time.Duration) {
+	sig := syscall.SIGTERM
+	for next := first; ; next = termInterval {
 		select {
 		case <-died:
 			return
-		case <-time.After(termInterval):
-			// The pid cannot be another process's: systemd reaps it only once we see it gone.
-			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-				return
-			}
+		case <-ctx.Done():
+			sig = syscall.SIGKILL
+		case <-time.After(next):
+		}
+		// The pid cannot be another process's: systemd reaps it only once we see it gone.
+		if err := syscall.Kill(pid, sig); err != nil || sig == syscall.SIGKILL {
+			return
 		}
 	}
 }

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 		<-signals
 		<-signals
 		os.Exit(0)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM)
+		select {}
 	case "late": // listens, and is not ready for the first second
 		serve("right", os.Getenv(engineVariable+"_PORT"), time.Now().Add(time.Second))
 	default: // serves that model on the port in the next variable
@@ -117,17 +120,26 @@ func TestAwait(t *testing.T) {
 		{"it answers 503 for good", "late", "400ms", "not ready after 400ms (start_timeout): "},
 		{"it serves another model", "wrong", "30s", "wrong"},
 		{"it ends before it is ready", "exit", "30s", "ended before it was ready"},
+		{"it never listens, and ignores SIGTERM", "deaf", "300ms", "not ready after 300ms (start_timeout)"},
 		{"it never listens", "swallow", "300ms", "not ready after 300ms (start_timeout)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			port := freePort(t)
 			cmd := engine(t, tt.engine, port)
-			if tt.engine == "exit" {
-				go func() { _, _ = cmd.Process.Wait() }()
-			}
+			gone := make(chan struct{})
+			go func() { _, _ = cmd.Process.Wait(); close(gone) }()
 			err := await(t, t.Context(), cmd.Process.Pid, port, tt.timeout)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if tt.want == "" {
+				return
+			}
+			// One that did not become ready is ended, also if it takes a second SIGTERM, or SIGKILL.
+			select {
+			case <-gone:
+			case <-time.After(30 * time.Second):
+				t.Error("the engine is still there")
 			}
 		})
 	}

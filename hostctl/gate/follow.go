@@ -16,33 +16,39 @@ const (
 	maxLine = 64 << 10
 )
 
-// follow reads the log of a unit's invocation from its beginning, as it grows, until ctx ends. The channel gets each
+// follow reads the log of a unit's invocation from its beginning, as it grows, until stop is called. The channel gets each
 // line once; it is closed when there is no more to read. Where the journal cannot be read there are no lines: a start
 // does not depend on them.
-func follow(ctx context.Context, invocationID string) <-chan string {
-	lines := make(chan string, 64)
+func follow(ctx context.Context, invocationID string) (lines <-chan string, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan string, 64)
 	cmd := exec.CommandContext(ctx, journalctl, "--quiet", "--no-pager", "--follow", "--lines=all", "--output=cat",
 		"_SYSTEMD_INVOCATION_ID="+invocationID)
 	cmd.Env = []string{}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if invocationID == "" || err != nil || cmd.Start() != nil {
-		close(lines)
-		return lines
+		close(told)
+		return told, cancel
 	}
+	gone := make(chan struct{})
 	go func() {
-		defer close(lines)
-		defer cmd.Wait() // it ends by our SIGKILL
+		defer close(gone)
+		defer close(told)
 		_ = eachLine(out, func(line string) bool {
 			select {
-			case lines <- line:
+			case told <- line:
 				return true
 			case <-ctx.Done():
 				return false
 			}
 		})
+		_ = cmd.Wait() // it ends by our SIGKILL
 	}()
-	return lines
+	return told, func() {
+		cancel()
+		<-gone // nothing of ours stays in the unit's control group
+	}
 }
 
 // eachLine calls do for each line, until it returns false. What is beyond maxLine of a line is dropped.

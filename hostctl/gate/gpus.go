@@ -47,7 +47,7 @@ func (g *Guard) awaitGPUs(ctx context.Context, s unitgen.Section, skip []string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryTimeout)
 	defer cancel()
-	detail, err := g.GPUs.WaitFree(ctx, wants(s, devices), w.say)
+	detail, err := g.GPUs.WaitFree(ctx, wants(s, devices, skip), w.say)
 	if err := g.pass(skip, memoryRefusal(err)); err != nil {
 		return err
 	}
@@ -57,10 +57,14 @@ func (g *Guard) awaitGPUs(ctx context.Context, s unitgen.Section, skip []string)
 	return nil
 }
 
-// wants is how much of each device's memory the instance takes.
-func wants(s unitgen.Section, devices []gpu.Device) []gpu.Want {
+// wants is how much of each device's memory the instance takes. Where that check is to be skipped, it is enough that the
+// memory's use is at rest.
+func wants(s unitgen.Section, devices []gpu.Device, skip []string) []gpu.Want {
 	share := s.GPUUtilization
-	if share == 0 {
+	switch {
+	case slices.Contains(skip, CheckMemory):
+		share = 0
+	case share == 0:
 		share = defaultUtilization
 	}
 	var all []gpu.Want
@@ -159,7 +163,7 @@ func (p Preflight) gpus(ctx context.Context, c Candidate) (string, error) {
 	if err != nil {
 		return "", driverRefusal(err)
 	}
-	for _, want := range wants(c.Section, devices) {
+	for _, want := range wants(c.Section, devices, c.Skip) {
 		for _, m := range memory {
 			if m.UUID != want.Device.UUID {
 				continue
@@ -208,8 +212,9 @@ func gib(mib int) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 
 // AwaitFree waits until an instance's GPUs have the memory it wants and nobody holds its port, as long as ctx allows. It
 // returns in a few words what it found.
-func AwaitFree(ctx context.Context, gpus GPUs, s unitgen.Section, report func(text string)) (string, error) {
-	if err := checkPort(s, holdersOf, nobody); err != nil {
+func AwaitFree(ctx context.Context, gpus GPUs, s unitgen.Section, skip []string, report func(text string)) (string, error) {
+	skip = append(slices.Clone(skip), s.Allow...)
+	if err := checkPort(s, holdersOf, nobody); err != nil && !slices.Contains(skip, CheckPort) {
 		return "", err
 	}
 	free := s.Where() + " free"
@@ -217,12 +222,15 @@ func AwaitFree(ctx context.Context, gpus GPUs, s unitgen.Section, report func(te
 		return free, nil
 	}
 	devices, err := devicesOf(gpus, s)
-	if err != nil {
-		return "", driverRefusal(err)
+	if err == nil {
+		var detail string
+		if detail, err = gpus.WaitFree(ctx, wants(s, devices, skip), report); err == nil {
+			return detail + ", " + free, nil
+		}
 	}
-	detail, err := gpus.WaitFree(ctx, wants(s, devices), report)
-	if err != nil {
-		return "", memoryRefusal(err)
+	var refusal *Refusal
+	if err = memoryRefusal(err); errors.As(err, &refusal) && slices.Contains(skip, refusal.Check) {
+		return refusal.Check + " skipped, " + free, nil
 	}
-	return detail + ", " + free, nil
+	return "", err
 }

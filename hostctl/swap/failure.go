@@ -21,11 +21,8 @@ func startFailure(unit string, err error) error {
 	if why, failed := strings.CutPrefix(s.StatusText, "Failed: "); failed {
 		return fmt.Errorf("%s did not come up: %s", unit, why)
 	}
-	switch {
-	case s.ExecMainCode == "exited":
-		return fmt.Errorf("the engine of %s ended before it was ready, with exit status %d", unit, s.ExecMainStatus)
-	case s.ExecMainCode != "" && s.FailedHook == "":
-		return fmt.Errorf("the engine of %s ended before it was ready, by signal %d", unit, s.ExecMainStatus)
+	if s.ExecMainCode != "" && s.FailedHook == "" {
+		return fmt.Errorf("the engine of %s ended before it was ready: %s", unit, s.Failure())
 	}
 	return err
 }

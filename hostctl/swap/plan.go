@@ -36,6 +36,8 @@ type Plan struct {
 	New []Target
 	// Stop are the running instances that conflict with New, in the order to stop them.
 	Stop []unitgen.Section
+	// Restore are those of Stop that a rollback starts again.
+	Restore []unitgen.Section
 	// Displaced are instances that start at boot now and conflict with New.
 	Displaced []string
 }
@@ -53,8 +55,8 @@ type Target struct {
 // Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
 func (p *Plan) Summary() string {
 	old := "nothing"
-	if len(p.Stop) > 0 {
-		old = sides(p.Stop)
+	if len(p.Restore) > 0 {
+		old = sides(p.Restore)
 	} else if len(p.toStart()) == 0 {
 		return sides(p.sections()) + " already serves"
 	}
@@ -165,11 +167,40 @@ func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
 			p.Displaced = append(p.Displaced, f.Section.Instance)
 		}
 	}
+	p.Restore = restorable(facts, p.Stop)
 	// Each two of them fit together, but not all: which one is to go is for people to say.
 	if why := unitgen.Crowd(append(p.sections(), beside...)); why != "" {
 		return nil, []Problem{{"conflict", why, []string{"to keep one of them: vllmhost swap " + strings.Join(names, " ") + " NAME"}}}
 	}
 	return p, nil
+}
+
+// restorable are the instances that a rollback starts again: those that served, then those that loaded, then those that
+// wait for a restart, as far as they can run together. One that its guard has not let through yet is not among them, and
+// neither is one that somebody is just stopping.
+func restorable(facts []Fact, stop []unitgen.Section) []unitgen.Section {
+	rank := func(f Fact) int {
+		switch {
+		case f.Status.Active == "active" || f.Status.Active == "reloading":
+			return 0
+		case f.Status.Active != "activating" || f.Status.Sub == "start-pre":
+			return -1
+		case f.Status.Sub == "auto-restart":
+			return 2
+		}
+		return 1
+	}
+	var all []unitgen.Section
+	for want := range 3 {
+		for _, f := range facts {
+			listed := slices.ContainsFunc(stop, func(s unitgen.Section) bool { return s.Instance == f.Section.Instance })
+			fits := !slices.ContainsFunc(all, func(s unitgen.Section) bool { return unitgen.Conflict(s, f.Section) != "" })
+			if listed && fits && rank(f) == want {
+				all = append(all, f.Section)
+			}
+		}
+	}
+	return all
 }
 
 func newTarget(f Fact) (Target, *Problem) {

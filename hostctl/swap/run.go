@@ -222,11 +222,11 @@ func (s *run) undo(ctx context.Context, step Step) error {
 
 // proveOld proves what the rollback started again.
 func (s *run) proveOld(ctx context.Context) (string, error) {
-	if len(s.plan.Stop) == 0 {
+	if len(s.plan.Restore) == 0 {
 		return "", nil
 	}
 	s.Progress.Undo("probe")
-	answer, err := s.proveAll(ctx, s.plan.Stop)
+	answer, err := s.proveAll(ctx, s.plan.Restore)
 	if err != nil {
 		s.Progress.Fail(err.Error())
 		return "", err

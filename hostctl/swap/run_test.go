@@ -227,6 +227,33 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// What a rollback starts again is what ran: not one that only tried to, nor one that somebody stops.
+func TestPlanRestore(t *testing.T) {
+	fact := func(name, active, sub string, gpus ...string) Fact {
+		f := Fact{Section: unitgen.Section{Instance: name, GPUs: gpus}}
+		f.Status.Active, f.Status.Sub = active, sub
+		return f
+	}
+	facts := []Fact{
+		fact("checking", "activating", "start-pre", "0"),
+		fact("crashed", "activating", "auto-restart", "0"),
+		fact("ending", "deactivating", "stop-sigterm", "2"),
+		fact("loading", "activating", "start-post", "1"),
+		fact("new", "inactive", "dead", "0", "1", "2"),
+		fact("serving", "active", "running", "0"),
+	}
+	plan, problems := NewPlan("test", facts, []string{"new"})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if diff := cmp.Diff([]string{"checking", "crashed", "ending", "loading", "serving"}, instances(plan.Stop)); diff != "" {
+		t.Errorf("stops (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"serving", "loading"}, instances(plan.Restore)); diff != "" {
+		t.Errorf("restores (-want +got):\n%s", diff)
+	}
+}
+
 // Three instances that each may use half of a GPU: two of them can run.
 func TestPlanCrowd(t *testing.T) {
 	half := func(name string, port int, running bool) Fact {

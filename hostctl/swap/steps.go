@@ -159,10 +159,10 @@ func startOld(ctx context.Context, s *run) (string, error) {
 	if _, err := restoreOld(ctx, s); err != nil {
 		return "", err
 	}
-	if err := s.Claims.MayStart(instances(s.plan.Stop)...); err != nil {
+	if err := s.Claims.MayStart(instances(s.plan.Restore)...); err != nil {
 		return "", err
 	}
-	return s.startAll(ctx, s.plan.Stop)
+	return s.startAll(ctx, s.plan.Restore)
 }
 
 func startNew(ctx context.Context, s *run) (string, error) {
