@@ -106,10 +106,10 @@ func activating(u systemd.UnitStatus) string {
 	switch {
 	case u.Sub == "auto-restart":
 		return "restarting after: " + failure(u)
-	case u.Sub == "start-pre":
-		return "checking"
 	case u.StatusText != "":
 		return lowerFirst(u.StatusText)
+	case u.Sub == "start-pre":
+		return "checking"
 	}
 	return "loading"
 }

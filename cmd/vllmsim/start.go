@@ -94,9 +94,6 @@ func (s *server) load() *ending {
 	if problem, ok := s.configProblem(); ok {
 		return s.fail(problem)
 	}
-	if problem, ok := s.occupied(); ok {
-		return s.fail(problem)
-	}
 	interrupted := 0
 	for _, l := range s.script() {
 		if end := s.pass(l.share, &interrupted); end != nil {

@@ -173,10 +173,14 @@ func (p Preflight) gpus(ctx context.Context, c Candidate) (string, error) {
 			}
 		}
 	}
+	fact := fmt.Sprintf("%d GPUs", len(devices))
 	if len(devices) == 1 {
-		return "1 GPU", nil
+		fact = "1 GPU"
 	}
-	return fmt.Sprintf("%d GPUs", len(devices)), nil
+	if slices.Contains(c.Skip, CheckMemory) {
+		fact += ", their memory not checked"
+	}
+	return fact, nil
 }
 
 // enough refuses when a GPU will not have a share of its memory free, also once the leaving units have left.

@@ -162,10 +162,12 @@ func mismatch(said string) error {
 	return e
 }
 
-// limited keeps the first maxOutput bytes.
-type limited struct{ bytes.Buffer }
+// limited keeps the first maxOutput bytes. (An embedded buffer would be read into past the limit, by its ReadFrom.)
+type limited struct{ buffer bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), max(0, maxOutput-l.Len()))])
+	l.buffer.Write(p[:min(len(p), max(0, maxOutput-l.buffer.Len()))])
 	return len(p), nil
 }
+
+func (l *limited) String() string { return l.buffer.String() }

@@ -43,8 +43,7 @@ func (f FS) FileUsers(names map[FileID]string) (users map[FileID][]int, hidden i
 				users[id] = append(users[id], pid)
 			}
 		}
-		err := errors.Join(f.eachOpenFile(pid, wanted, found), f.eachMappedFile(pid, found))
-		if err != nil && !isGone(err) && !errors.Is(err, syscall.ESRCH) {
+		if isHidden(f.eachOpenFile(pid, wanted, found)) || isHidden(f.eachMappedFile(pid, found)) {
 			hidden++
 		}
 	}
@@ -52,6 +51,11 @@ func (f FS) FileUsers(names map[FileID]string) (users map[FileID][]int, hidden i
 		slices.Sort(list)
 	}
 	return users, hidden, nil
+}
+
+// isHidden reports whether a process could not be looked into, for another reason than its end.
+func isHidden(err error) bool {
+	return err != nil && !isGone(err) && !errors.Is(err, syscall.ESRCH)
 }
 
 // eachOpenFile calls found for each descriptor of a process whose path ends with one of the names. Only those are looked

@@ -23,7 +23,8 @@ import (
 
 // Dir is a directory of shared memory. The zero value is the host's.
 type Dir struct {
-	Path string // "" is /dev/shm
+	Path      string  // "" is /dev/shm
+	Processes proc.FS // who may use its files
 }
 
 func (d Dir) path() string {
@@ -81,7 +82,7 @@ func (d Dir) Scan(owners map[int]Owner) ([]File, error) {
 		f.Stale = f.Why == ""
 		files = append(files, f)
 	}
-	if err := unused(files); err != nil {
+	if err := d.unused(files); err != nil {
 		return nil, err
 	}
 	for i, f := range files {
@@ -126,14 +127,14 @@ func alive(pid int) bool {
 }
 
 // unused takes the mark off the files that a process has open or mapped.
-func unused(files []File) error {
+func (d Dir) unused(files []File) error {
 	names := map[proc.FileID]string{}
 	for _, f := range files {
 		if f.Stale {
 			names[f.id] = f.Name
 		}
 	}
-	users, hidden, err := proc.FileUsers(names)
+	users, hidden, err := d.Processes.FileUsers(names)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func nameOf(pid int) string {
 // owner and root may rename in a sticky directory.
 func (d Dir) Remove(files []File) (removed []File, err error) {
 	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return !f.Stale })
-	if err := unused(files); err != nil {
+	if err := d.unused(files); err != nil {
 		return nil, err
 	}
 	dir, err := d.open()
