@@ -99,7 +99,8 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, env Environment, d
 	poll, report := time.NewTicker(pollInterval), time.NewTicker(reportInterval)
 	defer poll.Stop()
 	defer report.Stop()
-	l := &loading{Await: a, section: s, began: time.Now(), moving: newMovement(a.members)}
+	l := &loading{Await: a, section: s, began: time.Now(), moved: time.Now(), moving: newMovement(a.members)}
+	l.extend()
 	var last error
 	for {
 		select {
@@ -117,7 +118,9 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, env Environment, d
 			}
 			l.line(line)
 		case <-report.C:
-			l.report()
+			if err := l.report(); err != nil {
+				return err
+			}
 		case <-poll.C:
 			proof, err := a.try(ctx, s, env.APIKey)
 			switch {
@@ -164,6 +167,7 @@ type loading struct {
 	log     load // what the engine's log says
 	told    bool // something new, since the last report
 	shown   time.Time
+	moved   time.Time // when it was last seen to get on
 	moving  *movement
 }
 
@@ -183,14 +187,27 @@ func (l *loading) line(text string) {
 	}
 }
 
-// report tells systemd how the start is going, and asks for more time while it moves.
-func (l *loading) report() {
-	more := ""
-	if l.moving.moved(time.Now(), l.told, l.log.phase().busy()) {
-		more = fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", max(l.section.StallTimeout, extension).Microseconds())
-	}
+// report tells systemd how the start is going, and asks for more time while it moves. A start that stands still for
+// StallTimeout is an error.
+func (l *loading) report() error {
+	now := time.Now()
+	moved := l.moving.moved(now, l.told, l.log.phase().busy())
 	l.told = false
-	l.notify(more)
+	switch {
+	case moved:
+		l.moved = now
+		l.extend()
+	case l.section.StallTimeout > 0 && now.Sub(l.moved) >= l.section.StallTimeout:
+		return fmt.Errorf("no progress for %s (stall_timeout) while %s", l.section.StallTimeout, l.log.text(now))
+	default:
+		l.notify("")
+	}
+	return nil
+}
+
+// extend puts off the start timeout of systemd's, so that it comes after ours: ours can say what happened.
+func (l *loading) extend() {
+	l.notify(fmt.Sprintf("\nEXTEND_TIMEOUT_USEC=%d", (l.section.StallTimeout + extension).Microseconds()))
 }
 
 func (l *loading) notify(more string) {

@@ -98,8 +98,12 @@ func freePort(t *testing.T) string {
 // await runs it for an instance that is served as "right".
 func await(t *testing.T, ctx context.Context, pid int, port, timeout string) error {
 	t.Helper()
+	timeout, stall, given := strings.Cut(timeout, "/")
+	if !given {
+		stall = timeout
+	}
 	path := filepath.Join(t.TempDir(), "vllm-a.service")
-	text := fmt.Sprintf("[X-Vllmhost]\nFormat=1\nInstance=a\nHost=127.0.0.1\nPort=%s\nServedNames=right\nStartTimeout=%s\nStallTimeout=%s\n", port, timeout, timeout)
+	text := fmt.Sprintf("[X-Vllmhost]\nFormat=1\nInstance=a\nHost=127.0.0.1\nPort=%s\nServedNames=right\nStartTimeout=%s\nStallTimeout=%s\n", port, timeout, stall)
 	if err := os.WriteFile(path, unitgen.Seal([]byte(text)), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +124,12 @@ func TestAwait(t *testing.T) {
 		{"it answers 503 for good", "late", "400ms", "not ready after 400ms (start_timeout): "},
 		{"it serves another model", "wrong", "30s", "wrong"},
 		{"it ends before it is ready", "exit", "30s", "ended before it was ready"},
+		{"it stands still", "deaf", "30s/1s", "no progress for 1s (stall_timeout) while importing"},
 		{"it never listens, and ignores SIGTERM", "deaf", "300ms", "not ready after 300ms (start_timeout)"},
 		{"it never listens", "swallow", "300ms", "not ready after 300ms (start_timeout)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			port := freePort(t)
 			cmd := engine(t, tt.engine, port)
 			gone := make(chan struct{})
