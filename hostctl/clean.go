@@ -57,7 +57,11 @@ func (h *Host) CleanBefore(ctx context.Context, s unitgen.Section) (string, erro
 	for _, f := range removed {
 		bytes += f.Bytes
 	}
-	return fmt.Sprintf("%d stale files of user %s removed from /dev/shm, %d MB", len(removed), s.User, bytes/1e6), nil
+	noun := "files"
+	if len(removed) == 1 {
+		noun = "file"
+	}
+	return fmt.Sprintf("%d stale %s of user %s removed from /dev/shm, %d MB", len(removed), noun, s.User, bytes/1e6), nil
 }
 
 func (h *Host) shm() shm.Dir { return shm.Dir{Path: h.root + "/dev/shm"} }
