@@ -3,10 +3,12 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"vllmhost/hostctl/gpu"
+	"vllmhost/hostctl/ports"
 	"vllmhost/hostctl/systemd"
 	"vllmhost/unitgen"
 )
@@ -141,12 +143,24 @@ func TestPreflightOfGPUs(t *testing.T) {
 			f := &fakeGPUs{n: 2}
 			tt.set(f)
 			section := unitgen.Section{Instance: "a", AllGPUs: true, GPUCount: 2}
-			fact, err := Preflight{GPUs: f}.gpus(t.Context(), Candidate{Section: section})
-			if tt.refused == "" && tt.skip == "" && (err != nil || fact != "2 GPUs") {
-				t.Errorf("%q, %v", fact, err)
+			nobodyListens := func(unitgen.Section) ([]ports.Holder, error) { return nil, nil }
+			facts, refusals, err := Preflight{GPUs: f, Holders: nobodyListens}.Check(t.Context(),
+				Candidate{Section: section, Skip: []string{CheckEngine, tt.skip}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)) {
-				t.Errorf("%v, want %q", err, tt.refused)
+			if tt.refused != "" {
+				if len(refusals) != 1 || !strings.Contains(refusals[0].Why, tt.refused) {
+					t.Errorf("%v, want %q", refusals, tt.refused)
+				}
+				return
+			}
+			want := "2 GPUs"
+			if tt.skip != "" {
+				want += ", their memory not checked"
+			}
+			if len(refusals) > 0 || !slices.Contains(facts, want) {
+				t.Errorf("%q, %v; want %q", facts, refusals, want)
 			}
 		})
 	}

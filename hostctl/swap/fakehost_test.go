@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"syscall"
 	"testing"
@@ -22,6 +23,9 @@ type fakeHost struct {
 	active  map[string]string // running units, with the text they were started with
 	may     []string          // instances that may start
 	wrong   []Problem         // what a preflight finds
+
+	survivors map[string]bool // units of which a process is left when they have stopped
+	immortal  bool            // and SIGKILL does not end it
 
 	calls  int
 	before func(call int, op string) error // may fail a call
@@ -87,7 +91,10 @@ func (h *fakeHost) Stop(_ context.Context, name string) error {
 	return nil
 }
 
-func (h *fakeHost) Kill(_ context.Context, name string, _ syscall.Signal) error {
+func (h *fakeHost) Kill(_ context.Context, name string, sig syscall.Signal) error {
+	if sig == syscall.SIGKILL && !h.immortal {
+		delete(h.survivors, name)
+	}
 	return h.call("Kill", name)
 }
 
@@ -130,7 +137,12 @@ func (h *fakeHost) MayStart(instances ...string) error {
 	return h.call("MayStart", fmt.Sprint(instances))
 }
 
-func (h *fakeHost) Members(cgroup string) ([]int, error) { return nil, h.call("Members", cgroup) }
+func (h *fakeHost) Members(cgroup string) ([]int, error) {
+	if h.survivors[path.Base(cgroup)] {
+		return []int{42}, h.call("Members", cgroup)
+	}
+	return nil, h.call("Members", cgroup)
+}
 
 // files is one of a fakeHost's two directories.
 type files struct {

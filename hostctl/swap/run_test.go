@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -202,6 +203,24 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A process that outlives its unit's stop is killed before anything else starts; one that nothing can end stops the swap.
+func TestSurvivors(t *testing.T) {
+	old := unitgen.UnitName("old")
+	for _, immortal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost()
+			h.survivors, h.immortal = map[string]bool{old: true}, immortal
+			res := h.runner(t).Run(context.Background(), h.plan(t, "new"))
+			switch {
+			case !immortal && (res.State != Swapped || h.survivors[old]):
+				t.Errorf("ended %s (%v), still there: %v", res.State, res.Err, h.survivors[old])
+			case immortal && (res.State == Swapped || !strings.Contains(res.Err.Error(), "1 process left after SIGKILL: [42]")):
+				t.Errorf("with a process that SIGKILL does not end: %s, %v", res.State, res.Err)
+			}
+		})
+	}
+}
+
 // What a preflight finds is told all at once, and nothing is touched.
 func TestRefused(t *testing.T) {
 	h := newHost()
@@ -235,11 +254,11 @@ func TestPlanRestore(t *testing.T) {
 		return f
 	}
 	facts := []Fact{
-		fact("checking", "activating", "start-pre", "0"),
+		fact("checking", "activating", "start-pre", "3"),
 		fact("crashed", "activating", "auto-restart", "0"),
 		fact("ending", "deactivating", "stop-sigterm", "2"),
 		fact("loading", "activating", "start-post", "1"),
-		fact("new", "inactive", "dead", "0", "1", "2"),
+		fact("new", "inactive", "dead", "0", "1", "2", "3"),
 		fact("serving", "active", "running", "0"),
 	}
 	plan, problems := NewPlan("test", facts, []string{"new"})
