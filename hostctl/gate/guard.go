@@ -25,6 +25,9 @@ type Guard struct {
 	Holders func(s unitgen.Section) ([]ports.Holder, error)
 }
 
+// stopTimeout is how long systemd may take to queue a stop.
+const stopTimeout = 10 * time.Second
+
 // Run lets an instance start or refuses. What passes by itself, such as GPU memory that is just being freed, it waits for.
 // When it refuses, it has queued the stop of the instance's own unit: a failing ExecStartPre= alone would be tried again
 // by Restart=always, at a moment nobody chose. The error is a *Refusal when something stands in the way, and another kind
@@ -44,7 +47,10 @@ func (g *Guard) Run(ctx context.Context, instance string, env Environment) error
 		status += ". To type: " + refusal.Hint
 	}
 	g.Notify("STATUS=" + status)
-	if stopErr := g.Systemd.QueueStop(ctx, unitgen.UnitName(instance)); stopErr != nil {
+	// The stop sends this process a SIGTERM, often before systemd has answered.
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if stopErr := g.Systemd.QueueStop(stopCtx, unitgen.UnitName(instance)); stopErr != nil {
 		g.Log.Error(fmt.Sprintf("cannot stop %s, it may be tried again: %v", unitgen.UnitName(instance), stopErr))
 	}
 	return err
