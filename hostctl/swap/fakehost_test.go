@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -19,6 +20,7 @@ import (
 type fakeHost struct {
 	text    map[string]string // unit files
 	pending map[string]string
+	kept    map[string]string // unit files put aside
 	boot    map[string]bool
 	active  map[string]string // running units, with the text they were started with
 	may     []string          // instances that may start
@@ -26,13 +28,18 @@ type fakeHost struct {
 
 	survivors map[string]bool // units of which a process is left when they have stopped
 	immortal  bool            // and SIGKILL does not end it
+	requests  int
 
+	dead   bool // whoever acts on it was killed: nothing has an effect any more
 	calls  int
 	before func(call int, op string) error // may fail a call
 	broken map[string]bool                 // texts that do not come up
 }
 
 func (h *fakeHost) call(op, name string) error {
+	if h.dead {
+		return errInjected
+	}
 	h.calls++
 	if h.before == nil {
 		return nil
@@ -137,18 +144,53 @@ func (h *fakeHost) MayStart(instances ...string) error {
 	return h.call("MayStart", fmt.Sprint(instances))
 }
 
-func (h *fakeHost) Members(cgroup string) ([]int, error) {
+func (h *fakeHost) Members(cgroup string) ([]Member, error) {
 	if h.survivors[path.Base(cgroup)] {
-		return []int{42}, h.call("Members", cgroup)
+		return []Member{{PID: 42, Text: "pid 42 (state D in nv_close)"}}, h.call("Members", cgroup)
 	}
 	return nil, h.call("Members", cgroup)
 }
+
+func (h *fakeHost) Running(context.Context, unitgen.Section) (int, bool) { return h.requests, true }
 
 // files is one of a fakeHost's two directories.
 type files struct {
 	h    *fakeHost
 	op   string
 	text map[string]string
+}
+
+func (f files) Read(name string) ([]byte, error) {
+	text, ok := f.text[name]
+	if err := f.h.call("Read"+f.op, name); err != nil || ok {
+		return []byte(text), err
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (f files) Keep(name string) error {
+	if err := f.h.call("Keep", name); err != nil {
+		return err
+	}
+	if text, ok := f.text[name]; ok {
+		f.h.kept[name] = text
+	}
+	return nil
+}
+
+func (f files) PutBack(name string) error {
+	text, kept := f.h.kept[name]
+	if err := f.h.call("PutBack", name); err != nil || !kept {
+		return err
+	}
+	delete(f.h.kept, name)
+	f.text[name] = text
+	return nil
+}
+
+func (f files) Forget(name string) error {
+	delete(f.h.kept, name)
+	return f.h.call("Forget", name)
 }
 
 func (f files) Write(name string, text []byte) error {
@@ -202,7 +244,7 @@ func (h *fakeHost) runner(t *testing.T) *Runner {
 	}
 	t.Cleanup(record.Close)
 	return &Runner{Systemd: h, Files: files{h, "", h.text}, Pending: files{h, "Pending", h.pending},
-		Prover: h, Cgroups: h, Preflight: h, Resources: h, Claims: h, Progress: silent{}, Record: record}
+		Prover: h, Cgroups: h, Requests: h, Preflight: h, Resources: h, Claims: h, Progress: silent{}, Record: record}
 }
 
 var errInjected = errors.New("injected")

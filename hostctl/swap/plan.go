@@ -5,6 +5,7 @@
 package swap
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,27 +30,28 @@ func (f Fact) unit() string { return unitgen.UnitName(f.Section.Instance) }
 // running reports whether the unit runs or will by itself: active, starting, stopping, or waiting for a restart.
 func (f Fact) running() bool { return f.Status.Active != "inactive" && f.Status.Active != "failed" }
 
-// Plan says what a swap will do. It is made from facts alone and changes nothing.
+// Plan says what a swap will do. It is made from facts alone and changes nothing. The record keeps it, so that a swap can
+// be finished, or reverted, by a process that has nothing else.
 type Plan struct {
-	ID string
+	ID string `json:"id"`
 	// New are the instances to start, with the text to install where it differs from the present one.
-	New []Target
+	New []Target `json:"new"`
 	// Stop are the running instances that conflict with New, in the order to stop them.
-	Stop []unitgen.Section
+	Stop []unitgen.Section `json:"stop"`
 	// Restore are those of Stop that a rollback starts again.
-	Restore []unitgen.Section
+	Restore []unitgen.Section `json:"restore"`
 	// Displaced are instances that start at boot now and conflict with New.
-	Displaced []string
+	Displaced []string `json:"displaced"`
 }
 
 // Target is an instance that a swap starts.
 type Target struct {
-	Section unitgen.Section // of the definition to start
-	Install []byte          // text to install first; nil when the installed one is right
-	Before  []byte          // the installed text; nil when there is none
-	Enabled bool            // already starts at boot
-	Serving bool            // already runs with this definition, and is left alone
-	Status  systemd.UnitStatus
+	Section unitgen.Section    `json:"section"`           // of the definition to start
+	Install string             `json:"install,omitempty"` // text to install first; empty when the installed one is right
+	Before  string             `json:"before,omitempty"`  // the installed text; empty when there is none
+	Enabled bool               `json:"enabled"`           // already starts at boot
+	Serving bool               `json:"serving"`           // already runs with this definition, and is left alone
+	Status  systemd.UnitStatus `json:"-"`                 // when the plan was made
 }
 
 // Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
@@ -204,7 +206,7 @@ func restorable(facts []Fact, stop []unitgen.Section) []unitgen.Section {
 }
 
 func newTarget(f Fact) (Target, *Problem) {
-	t := Target{Section: f.Section, Before: f.Text, Enabled: f.Enabled, Status: f.Status}
+	t := Target{Section: f.Section, Before: string(f.Text), Enabled: f.Enabled, Status: f.Status}
 	if f.Edited {
 		return t, &Problem{"unit", fmt.Sprintf("%s was edited by hand since vllmhost wrote it", f.unit()), []string{
 			"vllmhost apply --diff", "vllmhost apply --force " + f.Section.Instance}}
@@ -212,7 +214,8 @@ func newTarget(f Fact) (Target, *Problem) {
 	if f.Status.Load == "masked" {
 		return t, &Problem{"unit", f.unit() + " is masked", []string{"systemctl unmask " + f.unit()}}
 	}
-	if f.Pending == nil {
+	// A pending definition that is installed already is what a swap left that was killed at its end.
+	if f.Pending == nil || bytes.Equal(f.Pending, f.Text) {
 		t.Serving = f.Status.Active == "active" && !f.Newer
 		return t, nil
 	}
@@ -220,7 +223,7 @@ func newTarget(f Fact) (Target, *Problem) {
 	if err != nil || unitgen.Edited(f.Pending) {
 		return t, &Problem{"unit", fmt.Sprintf("the pending definition of %s is damaged", f.unit()), []string{"vllmhost apply"}}
 	}
-	t.Section, t.Install = s, f.Pending
+	t.Section, t.Install = s, string(f.Pending)
 	return t, nil
 }
 

@@ -3,11 +3,28 @@ package swap
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"time"
 
 	"vllmhost/unitgen"
 )
+
+// Repair makes the unit files and what starts at boot those of one side of an interrupted swap. It starts and stops
+// nothing, so that it can be done before anything starts.
+func (r *Runner) Repair(ctx context.Context, p *Plan, forward bool) error {
+	s := &run{Runner: r, position: position{plan: p}}
+	steps := []func(context.Context, *run) (string, error){demote, restoreOld}
+	if forward {
+		steps = []func(context.Context, *run) (string, error){installNew, promote}
+	}
+	for _, step := range steps {
+		if _, err := step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Step is one part of a swap, with what undoes it beside it. Do and Undo are idempotent; both return a few words on
 // what they found or did.
@@ -61,17 +78,29 @@ func preflight(ctx context.Context, s *run) (string, error) {
 	return detail, err
 }
 
+// installNew writes the new texts. The old ones are put aside for the way back, which must not need room on the disk;
+// the pending definitions stay until the swap is over.
 func installNew(ctx context.Context, s *run) (string, error) {
 	var written []string
 	for _, t := range s.plan.New {
-		unit := unitgen.UnitName(t.Section.Instance)
-		if t.Install == nil {
+		if t.Install == "" {
 			continue
 		}
-		if err := s.Files.Write(unit, t.Install); err != nil {
+		unit := unitgen.UnitName(t.Section.Instance)
+		written = append(written, unit)
+		have, err := s.text(unit)
+		if err != nil {
 			return "", err
 		}
-		written = append(written, unit)
+		if have == t.Install {
+			continue // by this swap, before it was interrupted
+		}
+		if err := s.Files.Keep(unit); err != nil {
+			return "", err
+		}
+		if err := s.Files.Write(unit, []byte(t.Install)); err != nil {
+			return "", err
+		}
 	}
 	if len(written) == 0 {
 		return "the definition is in place", nil
@@ -79,11 +108,6 @@ func installNew(ctx context.Context, s *run) (string, error) {
 	reloaded, err := s.Systemd.ReloadIfNeeded(ctx, written...)
 	if err != nil {
 		return "", err
-	}
-	for _, unit := range written {
-		if err := s.Pending.Remove(unit); err != nil {
-			return "", err
-		}
 	}
 	detail := strings.Join(written, ", ") + " written"
 	if reloaded {
@@ -93,25 +117,19 @@ func installNew(ctx context.Context, s *run) (string, error) {
 }
 
 func restoreOld(ctx context.Context, s *run) (string, error) {
-	if s.restored {
-		return "", nil
-	}
 	var restored []string
 	for _, t := range s.plan.New {
-		unit := unitgen.UnitName(t.Section.Instance)
-		if t.Install == nil {
+		if t.Install == "" {
 			continue
 		}
-		err := s.Pending.Write(unit, t.Install)
-		if err == nil && t.Before == nil {
-			err = s.Files.Remove(unit)
-		} else if err == nil {
-			err = s.Files.Write(unit, t.Before)
-		}
+		unit := unitgen.UnitName(t.Section.Instance)
+		changed, err := s.restore(unit, t.Before)
 		if err != nil {
 			return "", err
 		}
-		restored = append(restored, unit)
+		if changed {
+			restored = append(restored, unit)
+		}
 	}
 	if len(restored) == 0 {
 		return "", nil
@@ -119,15 +137,55 @@ func restoreOld(ctx context.Context, s *run) (string, error) {
 	if _, err := s.Systemd.ReloadIfNeeded(ctx, restored...); err != nil {
 		return "", err
 	}
-	s.restored = true
 	return strings.Join(restored, ", ") + " restored", nil
+}
+
+// restore makes a unit's text what it was: from what was kept, or else from the record.
+func (s *run) restore(unit, before string) (changed bool, err error) {
+	have, err := s.text(unit)
+	if err != nil || have == before {
+		return false, err
+	}
+	if before == "" {
+		return true, s.Files.Remove(unit)
+	}
+	if err := s.Files.PutBack(unit); err != nil {
+		return true, err
+	}
+	if have, err = s.text(unit); err != nil || have == before {
+		return true, err
+	}
+	return true, s.Files.Write(unit, []byte(before))
+}
+
+// text is that of a unit file, or "" where there is none.
+func (s *run) text(unit string) (string, error) {
+	text, err := s.Files.Read(unit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
+
+// tidy removes what a swap needs only while it goes on. What it leaves does no harm: a pending definition that is
+// installed counts as none.
+func (s *run) tidy(outcome State) {
+	for _, t := range s.plan.New {
+		if t.Install == "" {
+			continue
+		}
+		unit := unitgen.UnitName(t.Section.Instance)
+		_ = s.Files.Forget(unit)
+		if outcome == Swapped || outcome == Stayed {
+			_ = s.Pending.Remove(unit)
+		}
+	}
 }
 
 func stopOld(ctx context.Context, s *run) (string, error) {
 	if len(s.plan.Stop) == 0 {
 		return "nothing runs that is in the way", nil
 	}
-	s.stopped, s.touched = time.Now(), true
 	return s.stopAll(ctx, s.plan.Stop)
 }
 
@@ -152,7 +210,7 @@ func clean(ctx context.Context, s *run) (string, error) {
 }
 
 func startOld(ctx context.Context, s *run) (string, error) {
-	if s.stopped.IsZero() {
+	if s.stopped.IsZero() && !s.crashed {
 		return "", nil
 	}
 	// An instance that was swapped with itself comes back as what it was, although "prepare" is undone only later.
@@ -173,10 +231,7 @@ func startNew(ctx context.Context, s *run) (string, error) {
 	if err := s.Claims.MayStart(instances(sections)...); err != nil {
 		return "", err
 	}
-	s.touched = true
-	detail, err := s.startAll(ctx, sections)
-	s.ready = time.Now()
-	return detail, err
+	return s.startAll(ctx, sections)
 }
 
 func stopNew(ctx context.Context, s *run) (string, error) {

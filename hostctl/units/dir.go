@@ -108,17 +108,9 @@ func (d Dir) write(name string, text []byte) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	modified := time.Now().Truncate(time.Microsecond)
-	switch old, err := os.Lstat(d.file(name)); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	modified, err := d.later(name, time.Now())
+	if err != nil {
 		return err
-	case !old.Mode().IsRegular():
-		return ErrNotRegular
-	default:
-		if least := old.ModTime().Truncate(time.Microsecond).Add(time.Microsecond); modified.Before(least) {
-			modified = least
-		}
 	}
 	d.removeLeftovers(name)
 	f, err := renameio.NewPendingFile(d.file(name), renameio.WithTempDir(d.Path), renameio.WithStaticPermissions(0o644))
@@ -136,6 +128,24 @@ func (d Dir) write(name string, text []byte) error {
 		return err
 	}
 	return syncDir(d.Path)
+}
+
+// later returns a time of modification for a new unit file: now, or just after that of the file it replaces. Something
+// else of that name is ErrNotRegular.
+func (d Dir) later(name string, now time.Time) (time.Time, error) {
+	modified := now.Truncate(time.Microsecond)
+	switch old, err := os.Lstat(d.file(name)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return modified, err
+	case !old.Mode().IsRegular():
+		return modified, ErrNotRegular
+	default:
+		if least := old.ModTime().Truncate(time.Microsecond).Add(time.Microsecond); modified.Before(least) {
+			modified = least
+		}
+	}
+	return modified, nil
 }
 
 // removeLeftovers removes the temporary files that a killed Write of this unit left, ".NAME" with a random number.
