@@ -47,7 +47,7 @@ var rules = []rule{
 	{"hostctl/swap", "conf unitgen hostctl/systemd hostctl/units hostctl/shm hostctl/ports hostctl/gpu hostctl/models hostctl/probe",
 		"golang.org/x/sys/unix github.com/google/renameio/v2",
 		"it uses the others' data types; what it asks of them are interfaces of its own"},
-	{"hostctl", "conf unitgen hostctl/...", "golang.org/x/sys/unix github.com/google/renameio/v2",
+	{"hostctl", "conf unitgen hostctl/...", "golang.org/x/sys/unix github.com/google/renameio/v2 github.com/fsnotify/fsnotify",
 		"it wires the packages below to this host"},
 	{"cmd/vllmhost/term", "", "golang.org/x/term",
 		"how things look does not depend on what they are"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"vllmhost/conf"
 	"vllmhost/hostctl/swap"
@@ -15,6 +16,8 @@ type ApplyOptions struct {
 	DryRun bool
 	// Force names instances whose unit is overwritten although it was edited by hand or is not ours.
 	Force []string
+	// WaitLock is how long to wait for another operation to end.
+	WaitLock time.Duration
 }
 
 // Applied is what an apply did, or with DryRun would do.
@@ -63,7 +66,7 @@ func (h *Host) Apply(ctx context.Context, p *conf.Profile, o ApplyOptions) (Appl
 		return done, err
 	}
 	id := swap.NewID()
-	lock, err := h.lock(Holder{Op: "apply", ID: id})
+	lock, err := h.lock(ctx, Holder{Op: opApply, ID: id}, o.WaitLock, nil)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -97,7 +100,7 @@ func (h *Host) foreign(units []UnitAction) error {
 
 // carryOut writes and removes files and puts all of them back when one of them, or the reload, fails.
 func (h *Host) carryOut(ctx context.Context, a Applied) (reloaded bool, err error) {
-	first := swap.Entry{Op: "apply", ID: a.ID, Units: map[string]string{}}
+	first := swap.Entry{Op: opApply, ID: a.ID, Units: map[string]string{}}
 	for _, u := range a.Units {
 		if u.Changed() {
 			first.Units[u.Unit] = string(u.have)

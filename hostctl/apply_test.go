@@ -308,7 +308,7 @@ func TestApplyRestores(t *testing.T) {
 
 func TestApplyIsLocked(t *testing.T) {
 	s := newStage(t)
-	held, err := s.lock(Holder{Op: "swap", ID: "7f3k", Summary: "minimax -> kimi-int4"})
+	held, err := s.lock(t.Context(), Holder{Op: "swap", ID: "7f3k", Summary: "minimax -> kimi-int4"}, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@
 package hostctl
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -122,6 +123,9 @@ func (h *Host) unitFiles() (map[string]unitFile, error) {
 		f.name = name
 		if f.pending, err = h.pending.Read(name); err != nil {
 			return nil, err
+		}
+		if f.exists && bytes.Equal(f.pending, f.text) {
+			f.pending = nil // left by a swap that was killed at its very end
 		}
 		if !f.exists {
 			f.section, err = unitgen.ParseSection(f.pending)

@@ -50,12 +50,12 @@ func (p preflight) Check(ctx context.Context, plan *swap.Plan) (string, []swap.P
 func (p preflight) one(ctx context.Context, t swap.Target, leaving []string) (facts []string, problems []swap.Problem, err error) {
 	c := gate.Candidate{Section: t.Section, Status: t.Status, Leaving: leaving, Skip: append(slices.Clone(p.skip), t.Section.Allow...)}
 	unit := t.Install
-	if t.Before != nil {
-		if c.Installed, err = unitgen.ParseSection(t.Before); err != nil {
+	if t.Before != "" {
+		if c.Installed, err = unitgen.ParseSection([]byte(t.Before)); err != nil {
 			return nil, nil, fmt.Errorf("cannot read the unit of %q: %v", t.Section.Instance, err)
 		}
 	}
-	if unit == nil {
+	if unit == "" {
 		unit = t.Before
 	}
 	var report models.Report
@@ -63,7 +63,7 @@ func (p preflight) one(ctx context.Context, t swap.Target, leaving []string) (fa
 	var wait sync.WaitGroup
 	checkModel := !slices.Contains(c.Skip, gate.CheckModel)
 	if checkModel {
-		wait.Go(func() { report, verifyErr = verifyAs(ctx, t.Section, unit) })
+		wait.Go(func() { report, verifyErr = verifyAs(ctx, t.Section, []byte(unit)) })
 	}
 	found, refusals, err := p.gate.Check(ctx, c)
 	wait.Wait()

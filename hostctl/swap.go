@@ -3,89 +3,72 @@ package hostctl
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sort"
 	"strings"
 
 	"vllmhost/hostctl/gate"
-	"vllmhost/hostctl/proc"
 	"vllmhost/hostctl/swap"
 	"vllmhost/unitgen"
 )
 
-// SwapOptions tune a swap.
-type SwapOptions struct {
-	DryRun        bool     // plan only
-	StayOnFailure bool     // do not roll back
-	KeepEdits     bool     // start units that were edited by hand as they are
-	Skip          []string // checks to pass over, of [gate.Checks]
-	Progress      swap.Progress
+// PlanSwap says what a swap would do. It works from what apply wrote, not from the profile, and changes nothing. A swap
+// that cannot be planned is a *swap.RefusedError.
+func (h *Host) PlanSwap(ctx context.Context, req swap.Request) (*swap.Plan, error) {
+	facts, err := h.facts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if req.Back != "" {
+		if req.Names, err = h.backTo(facts, req.Back); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range req.Names {
+		if !slices.ContainsFunc(facts, func(f swap.Fact) bool { return f.Section.Instance == name }) {
+			return nil, &swap.RefusedError{Problems: []swap.Problem{unknown(name, facts)}}
+		}
+	}
+	for i, f := range facts {
+		if f.Edited && req.KeepEdits {
+			facts[i].Edited, facts[i].Pending = false, nil
+		}
+	}
+	plan, problems := swap.NewPlan("", facts, req.Names)
+	if len(problems) > 0 {
+		return nil, &swap.RefusedError{Problems: problems}
+	}
+	return plan, nil
 }
 
-// UnknownInstanceError says that an instance has no unit. Known lists those that have one.
-type UnknownInstanceError struct {
-	Name  string
-	Known []string
-}
-
-func (e *UnknownInstanceError) Error() string { return fmt.Sprintf("instance %q has no unit", e.Name) }
-
-// Swap moves the host to the named instances. It works from what apply wrote, not from the profile. An error means that
-// nothing was touched; what became of a swap that began is in the Result.
-func (h *Host) Swap(ctx context.Context, names []string, o SwapOptions) (*swap.Plan, swap.Result, error) {
-	id := swap.NewID()
-	if o.DryRun {
-		plan, err := h.planSwap(ctx, id, names, o)
-		return plan, swap.Result{}, err
+// unknown says that an instance has no unit, and which do.
+func unknown(name string, facts []swap.Fact) swap.Problem {
+	p := swap.Problem{ID: "unit", Text: fmt.Sprintf("instance %q has no unit", name), Hints: []string{"vllmhost apply"}}
+	var known []string
+	for _, f := range facts {
+		known = append(known, f.Section.Instance)
 	}
-	if err := h.mustBeRoot("swap"); err != nil {
-		return nil, swap.Result{}, err
+	if len(known) > 0 {
+		p.Hints = append(p.Hints, "instances that have one: "+strings.Join(known, ", "))
 	}
-	lock, err := h.lock(Holder{Op: "swap", ID: id, Summary: "-> " + strings.Join(names, ", ")})
-	if err != nil {
-		return nil, swap.Result{}, err
-	}
-	defer lock.release()
-	plan, claims, err := h.claimSwap(ctx, id, names, o)
-	if err != nil {
-		return nil, swap.Result{}, err
-	}
-	defer claims.drop()
-	record, err := h.record(firstEntry(plan))
-	if err != nil {
-		return nil, swap.Result{}, err
-	}
-	defer record.Close()
-	runner := swap.Runner{
-		Systemd: h.systemd, Files: h.units, Pending: h.pending,
-		Prover: gate.Prover{Systemd: h.systemd}, Cgroups: cgroups{},
-		Preflight: preflight{gate.Preflight{GPUs: h.GPUs()}, o.Skip}, Resources: resources{h, o.Skip}, Claims: claims,
-		Progress: lockedProgress{o.Progress, lock}, Record: record, StayOnFailure: o.StayOnFailure,
-	}
-	return plan, runner.Run(ctx, plan), nil
+	return p
 }
 
 // claimSwap plans a swap and claims both of its sides. Whatever started before the claim was written is part of the
 // plan, which is made again until both are of the same instances; whatever starts after it meets the claim in its guard.
-func (h *Host) claimSwap(ctx context.Context, id string, names []string, o SwapOptions) (*swap.Plan, *swapClaims, error) {
-	self, err := proc.StatOf(os.Getpid())
-	if err != nil {
-		return nil, nil, err
-	}
-	claims := &swapClaims{claims: h.Claims(), op: gate.Operation{ID: id, PID: os.Getpid(), Birth: self.Birth, Skip: o.Skip}}
+func (h *Host) claimSwap(ctx context.Context, claims *swapClaims, id string, req swap.Request) (*swap.Plan, error) {
 	for {
-		plan, err := h.planSwap(ctx, id, names, o)
-		if err == nil && claims.covers(plan) {
-			return plan, claims, nil
-		}
-		if err == nil {
-			claims.op.Summary, claims.op.Sections = plan.Summary(), plan.Sections()
-			err = claims.hold()
-		}
+		plan, err := h.PlanSwap(ctx, req)
 		if err != nil {
-			claims.drop()
-			return nil, nil, err
+			return nil, err
+		}
+		plan.ID = id
+		if claims.covers(plan) {
+			return plan, nil
+		}
+		claims.op.Summary, claims.op.Sections = plan.Summary(), plan.Sections()
+		if err := claims.hold(); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -117,38 +100,8 @@ func (c *swapClaims) hold() error {
 
 func (c *swapClaims) drop() {
 	if c.held {
-		_ = c.claims.Drop(c.op.ID) // it ends with this process, at the latest
+		_ = c.claims.Drop(c.op.ID) // it ends with the operation's unit, at the latest
 	}
-}
-
-func (h *Host) planSwap(ctx context.Context, id string, names []string, o SwapOptions) (*swap.Plan, error) {
-	facts, err := h.facts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if !slices.ContainsFunc(facts, func(f swap.Fact) bool { return f.Section.Instance == name }) {
-			return nil, &UnknownInstanceError{name, instances(facts)}
-		}
-	}
-	for i, f := range facts {
-		if f.Edited && o.KeepEdits {
-			facts[i].Edited, facts[i].Pending = false, nil
-		}
-	}
-	plan, problems := swap.NewPlan(id, facts, names)
-	if len(problems) > 0 {
-		return nil, &swap.RefusedError{Problems: problems}
-	}
-	return plan, nil
-}
-
-func instances(facts []swap.Fact) []string {
-	var names []string
-	for _, f := range facts {
-		names = append(names, f.Section.Instance)
-	}
-	return names
 }
 
 // facts gathers what a plan rests on, ordered by instance.
@@ -177,25 +130,6 @@ func (h *Host) facts(ctx context.Context) ([]swap.Fact, error) {
 	sort.Slice(facts, func(i, j int) bool { return facts[i].Section.Instance < facts[j].Section.Instance })
 	return facts, nil
 }
-
-func firstEntry(p *swap.Plan) swap.Entry {
-	e := swap.Entry{Op: "swap", ID: p.ID, Summary: p.Summary(), Units: map[string]string{}, Displaced: p.Displaced}
-	for _, t := range p.New {
-		e.New = append(e.New, t.Section.Instance)
-		if t.Install != nil {
-			e.Units[unitgen.UnitName(t.Section.Instance)] = string(t.Before)
-		}
-	}
-	for _, s := range p.Restore {
-		e.Old = append(e.Old, s.Instance)
-	}
-	return e
-}
-
-// cgroups are those of this host.
-type cgroups struct{}
-
-func (cgroups) Members(cgroup string) ([]int, error) { return proc.Members(cgroup) }
 
 // lockedProgress also tells whoever finds the lock taken how far the swap is.
 type lockedProgress struct {

@@ -27,12 +27,15 @@ const (
 	exitProfile
 	exitNotActive
 	exitNoInstance
+	exitDetached
+	exitAgain
 	exitCount int = iota
 )
 
 // exitTable is the one table of exit statuses. They stay below 124, from where shells and systemd have their own (128 +
-// signal; 200 to 243, systemd.exec(5)). 64 and 78 are EX_USAGE and EX_CONFIG of sysexits(3). The last two mirror
-// systemctl status, and only the status command ends with them.
+// signal; 200 to 243, systemd.exec(5)); 130 is what a shell says of a program that Ctrl-C ended. 64, 75 and 78 are
+// EX_USAGE, EX_TEMPFAIL and EX_CONFIG of sysexits(3). The second 3 and 4 mirror systemctl status, and only the status
+// command ends with them.
 func exitTable(e exit) (code int, meaning string) {
 	row := [exitCount]struct {
 		code    int
@@ -49,6 +52,8 @@ func exitTable(e exit) (code int, meaning string) {
 		exitProfile:        {78, "the profile is wrong"},
 		exitNotActive:      {3, "not serving"},
 		exitNoInstance:     {4, "no such instance"},
+		exitDetached:       {130, "Ctrl-C: the operation goes on"},
+		exitAgain:          {75, "cannot work at the moment; systemd tries again"},
 	}[e]
 	return row.code, row.meaning
 }

@@ -121,6 +121,7 @@ func TestExitCodes(t *testing.T) {
 	want := map[exit]int{
 		exitDone: 0, exitFailed: 1, exitChanged: 2, exitRolledBack: 3, exitRollbackFailed: 4, exitLocked: 5, exitSlow: 6,
 		exitUsage: 64, exitProfile: 78, exitNotActive: 3, exitNoInstance: 4,
+		exitDetached: 130, exitAgain: 75,
 	}
 	if len(want) != exitCount {
 		t.Fatalf("%d exits, %d in this test", exitCount, len(want))

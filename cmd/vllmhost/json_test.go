@@ -21,6 +21,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"vllmhost/apply/v1":         reflect.TypeFor[appliedReport](),
 		"vllmhost/status/v1":        reflect.TypeFor[statusReport](),
 		"vllmhost/swap/v1":          reflect.TypeFor[swapReport](),
+		"vllmhost/history/v1":       reflect.TypeFor[historyReport](),
 		"vllmhost/clean/v1":         reflect.TypeFor[cleanReport](),
 		"vllmhost/models-verify/v1": reflect.TypeFor[hostctl.VerifyReport](),
 	} {
@@ -53,7 +54,9 @@ func fields(t reflect.Type) []string {
 		if name != "" && name != "-" {
 			names = append(names, name)
 		}
-		names = append(names, fields(f.Type)...)
+		if name != "-" {
+			names = append(names, fields(f.Type)...)
+		}
 	}
 	return names
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"vllmhost/hostctl/proc"
 	"vllmhost/unitgen"
 )
 
@@ -29,22 +28,18 @@ type Start struct {
 	InvocationID string          `json:"invocation_id"`
 }
 
-// Operation is the claim of a swap on all instances of both of its sides: it holds while its process lives.
+// Operation is the claim of a swap on all instances of both of its sides: it holds while its unit runs or is about to,
+// also between the death of its process and the next one.
 type Operation struct {
 	ID       string            `json:"id"`
 	Summary  string            `json:"summary"` // "minimax -> kimi-int4"
-	PID      int               `json:"pid"`
-	Birth    uint64            `json:"birth"` // of the process, see [proc.Stat]
 	Sections []unitgen.Section `json:"sections"`
 	MayStart []string          `json:"may_start"` // the instances it is starting at the moment
 	Skip     []string          `json:"skip"`      // checks its administrator wants to be passed over
 }
 
-// alive reports whether the operation's process still runs.
-func (o Operation) alive() bool {
-	stat, err := proc.StatOf(o.PID)
-	return err == nil && stat.Birth == o.Birth
-}
+// OperationUnit returns the name of the unit that carries out an operation.
+func OperationUnit(id string) string { return "vllmhost-operation@" + id + ".service" }
 
 // claims is the file.
 type claims struct {
@@ -55,9 +50,21 @@ type claims struct {
 const claimsFile = "claims.json"
 
 // Take claims for s under the lock of all claims. Before it writes, it asks check with all other claims that hold, and
-// takes nothing when that returns an error. Claims that void reports are forgotten.
-func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (bool, error), check func(starts []Start, operations []Operation) error) error {
+// takes nothing when that returns an error. Claims that void and over report are forgotten.
+func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (bool, error), over func(Operation) (bool, error),
+	check func(starts []Start, operations []Operation) error) error {
 	return c.change(func(all *claims) error {
+		var operations []Operation
+		for _, o := range all.Operations {
+			gone, err := over(o)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				operations = append(operations, o)
+			}
+		}
+		all.Operations = operations
 		var starts []Start
 		for _, other := range all.Starts {
 			if other.Section.Instance == s.Instance {
@@ -100,7 +107,7 @@ func without(operations []Operation, id string) []Operation {
 }
 
 // Skipped returns the checks that an operation wants to be passed over while it starts the instance. Anybody may ask:
-// a unit's own check of its model runs as the engine's user. That one cannot see whether the operation lives, but the
+// a unit's own check of its model runs as the engine's user. That one does not ask whether the operation goes on, but the
 // unit's guard, which ran just before, has forgotten those that do not.
 func (c Claims) Skipped(instance string) []string {
 	all, err := c.read()
@@ -120,7 +127,7 @@ func (all claims) skipped(instance string) []string {
 	return ids
 }
 
-// change lets edit change the claims, under their lock. Operations whose process is gone are forgotten before.
+// change lets edit change the claims, under their lock.
 func (c Claims) change(edit func(*claims) error) error {
 	if err := MakeRunDir(c.Dir); err != nil {
 		return err
@@ -137,7 +144,6 @@ func (c Claims) change(edit func(*claims) error) error {
 	if err != nil {
 		return err
 	}
-	all.Operations = slices.DeleteFunc(all.Operations, func(o Operation) bool { return !o.alive() })
 	if err := edit(&all); err != nil {
 		return err
 	}

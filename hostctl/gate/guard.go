@@ -111,8 +111,12 @@ func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID st
 		status, err := g.Systemd.Unit(ctx, unitgen.UnitName(s.Section.Instance))
 		return err == nil && (status.InvocationID != s.InvocationID || over(status)), err
 	}
+	ended := func(o Operation) (bool, error) {
+		status, err := g.Systemd.Unit(ctx, OperationUnit(o.ID))
+		return err == nil && over(status) && status.Job.ID == 0, err
+	}
 	var others []unitgen.Section
-	err = g.Claims.Take(self, invocationID, void, func(starts []Start, operations []Operation) error {
+	err = g.Claims.Take(self, invocationID, void, ended, func(starts []Start, operations []Operation) error {
 		for _, o := range operations {
 			if err := underWay(self, o); err != nil {
 				return err

@@ -8,13 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"vllmhost/hostctl/ports"
-	"vllmhost/hostctl/proc"
 	"vllmhost/hostctl/systemd"
 	"vllmhost/unitgen"
 )
@@ -38,12 +36,14 @@ func (f *fakeSystemd) Unit(_ context.Context, name string) (systemd.UnitStatus, 
 	return u, nil
 }
 
-func (f *fakeSystemd) Units(context.Context, string) ([]systemd.UnitStatus, error) {
+func (f *fakeSystemd) Units(_ context.Context, pattern string) ([]systemd.UnitStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []systemd.UnitStatus
 	for _, u := range f.units {
-		all = append(all, u)
+		if matches, _ := filepath.Match(pattern, u.Name); matches {
+			all = append(all, u)
+		}
 	}
 	return all, nil
 }
@@ -158,7 +158,9 @@ func TestGuard(t *testing.T) {
 			set: func(b *bench) { b.add("c", "inactive", "dead", "Port=8000"); b.operation("c", "c") }},
 		{name: "a swap that starts it is under way", set: func(b *bench) { b.operation("a", "a", "b") }},
 		{name: "a swap of others is under way", set: func(b *bench) { b.add("c", "inactive", "dead", "Port=1"); b.operation("c", "c") }},
-		{name: "a swap whose process is gone", set: func(b *bench) { b.operation("b", "a", "b"); b.bury() }},
+		{name: "a swap that is over", set: func(b *bench) { b.operation("b", "a", "b"); b.bury() }},
+		{name: "a swap that is about to be taken up again", refused: "swap ab3k (a -> b) is under way", hint: "vllmhost swap a, when it is over",
+			set: func(b *bench) { b.operation("b", "a", "b"); b.revive() }},
 		{name: "its own unit is not ours", refused: "not written by vllmhost", set: func(b *bench) {
 			if err := os.WriteFile(filepath.Join(b.dir, "vllm-a.service"), []byte("[Service]\n"), 0o644); err != nil {
 				b.t.Fatal(err)
@@ -204,11 +206,8 @@ func (b *bench) setArgv(instance string, argv ...string) {
 // operation is a swap of instances that is starting one of them.
 func (b *bench) operation(starts string, instances ...string) {
 	b.t.Helper()
-	stat, err := proc.StatOf(os.Getpid())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	o := Operation{ID: "ab3k", Summary: "a -> b", PID: os.Getpid(), Birth: stat.Birth, MayStart: []string{starts}}
+	o := Operation{ID: "ab3k", Summary: "a -> b", MayStart: []string{starts}}
+	b.systemd.units[OperationUnit("ab3k")] = systemd.UnitStatus{Name: OperationUnit("ab3k"), Active: "active", Sub: "running"}
 	for _, name := range instances {
 		o.Sections = append(o.Sections, unitgen.Section{Instance: name, Port: 8000})
 		if name == "c" {
@@ -228,17 +227,14 @@ func (b *bench) port(instance string) int {
 	return section.Port
 }
 
-// bury makes the operation's process one that is gone.
-func (b *bench) bury() {
-	path := filepath.Join(b.claims().Dir, claimsFile)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	text = regexp.MustCompile(`"birth":\d+`).ReplaceAll(text, []byte(`"birth":1`))
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+// bury ends the operation's unit.
+func (b *bench) bury() { b.systemd.set(OperationUnit("ab3k"), "inactive", "") }
+
+// revive has the operation's unit wait for systemd to start it again.
+func (b *bench) revive() {
+	u := b.systemd.units[OperationUnit("ab3k")]
+	u.Active, u.Job = "inactive", systemd.Job{ID: 1, Type: "start"}
+	b.systemd.units[u.Name] = u
 }
 
 // Of instances that conflict and start at the same instant, exactly one goes on.

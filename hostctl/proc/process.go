@@ -72,6 +72,19 @@ func (p Process) String() string {
 	return fmt.Sprintf("pid %d (%s)", p.PID, strings.Join(parts, ", "))
 }
 
+// WaitsIn returns the kernel's function that a process waits in, from /proc/PID/wchan, or "" when it runs or the kernel
+// does not say.
+func WaitsIn(pid int) string { return FS{}.WaitsIn(pid) }
+
+// WaitsIn is [WaitsIn] on f.
+func (f FS) WaitsIn(pid int) string {
+	text, err := os.ReadFile(f.path("proc", strconv.Itoa(pid), "wchan"))
+	if err != nil || string(text) == "0" {
+		return ""
+	}
+	return escape(string(text))
+}
+
 // ExePath returns the absolute path of the program that a process runs, as the process's own mount namespace has it. The
 // kernel adds " (deleted)" when the file was replaced or removed. It needs the rights to trace the process, and fails
 // with [fs.ErrNotExist] for a kernel thread and when the process is gone.

@@ -11,9 +11,6 @@ import (
 
 // Stat is what the kernel counts of a process, from proc_pid_stat(5).
 type Stat struct {
-	// Birth is when it started, in clock ticks since the kernel's start. Together with the pid it names one process for as
-	// long as the system runs: pids are used again, the pair is not.
-	Birth       uint64
 	MajorFaults uint64        // pages that had to be read from disk
 	CPU         time.Duration // spent by all its threads
 }
@@ -32,15 +29,15 @@ func (f FS) StatOf(pid int) (Stat, error) {
 	}
 	// The second field, the command in parentheses, may hold anything.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	const third, majorFaults, user, system, birth = 3, 12, 14, 15, 22 // numbers as in the manual
-	if len(fields) <= birth-third {
+	const third, majorFaults, user, system = 3, 12, 14, 15 // numbers as in the manual
+	if len(fields) <= system-third {
 		return Stat{}, readError(pid, errors.New("its stat is too short"))
 	}
-	var n [birth + 1]uint64
-	for _, i := range []int{majorFaults, user, system, birth} {
+	var n [system + 1]uint64
+	for _, i := range []int{majorFaults, user, system} {
 		if n[i], err = strconv.ParseUint(string(fields[i-third]), 10, 64); err != nil {
 			return Stat{}, readError(pid, fmt.Errorf("its stat has a field that is no number: %v", err))
 		}
 	}
-	return Stat{Birth: n[birth], MajorFaults: n[majorFaults], CPU: time.Duration(n[user]+n[system]) * clockTick}, nil
+	return Stat{MajorFaults: n[majorFaults], CPU: time.Duration(n[user]+n[system]) * clockTick}, nil
 }

@@ -29,6 +29,7 @@ type fakeHost struct {
 	survivors map[string]bool // units of which a process is left when they have stopped
 	immortal  bool            // and SIGKILL does not end it
 	requests  int
+	halting   bool // the host is going down
 
 	dead   bool // whoever acts on it was killed: nothing has an effect any more
 	calls  int
@@ -118,6 +119,8 @@ func (h *fakeHost) Watch(_ context.Context, name string) (<-chan systemd.UnitSta
 	close(updates)
 	return updates, h.call("Watch", name)
 }
+
+func (h *fakeHost) Stopping(context.Context) (bool, error) { return h.halting, nil }
 
 func (h *fakeHost) Prove(_ context.Context, s unitgen.Section) (string, error) {
 	name := unitgen.UnitName(s.Instance)

@@ -42,7 +42,12 @@ type Plan struct {
 	Restore []unitgen.Section `json:"restore"`
 	// Displaced are instances that start at boot now and conflict with New.
 	Displaced []string `json:"displaced"`
+	// Texts are the units of Restore, as they were installed.
+	Texts map[string]string `json:"texts"`
 }
+
+// TextBefore returns the unit of an instance of the old side as it was before the swap, or "".
+func (p *Plan) TextBefore(instance string) string { return p.Texts[instance] }
 
 // Target is an instance that a swap starts.
 type Target struct {
@@ -60,9 +65,9 @@ func (p *Plan) Summary() string {
 	if len(p.Restore) > 0 {
 		old = sides(p.Restore)
 	} else if len(p.toStart()) == 0 {
-		return sides(p.sections()) + " already serves"
+		return sides(p.Starts()) + " already serves"
 	}
-	return old + " -> " + sides(p.sections())
+	return old + " -> " + sides(p.Starts())
 }
 
 func instances(sections []unitgen.Section) []string {
@@ -74,15 +79,7 @@ func instances(sections []unitgen.Section) []string {
 }
 
 // Sections are the instances of both sides.
-func (p *Plan) Sections() []unitgen.Section { return append(p.sections(), p.Stop...) }
-
-func (p *Plan) sections() []unitgen.Section {
-	var ss []unitgen.Section
-	for _, t := range p.New {
-		ss = append(ss, t.Section)
-	}
-	return ss
-}
+func (p *Plan) Sections() []unitgen.Section { return append(p.Starts(), p.Stop...) }
 
 func sides(sections []unitgen.Section) string {
 	var parts []string
@@ -130,7 +127,7 @@ func (e *RefusedError) Hints() []string {
 // NewPlan works out what a swap to the named instances stops, starts and enables. Problems that forbid it are returned
 // all at once, with a nil Plan.
 func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
-	p := &Plan{ID: id}
+	p := &Plan{ID: id, Texts: map[string]string{}}
 	var problems []Problem
 	for _, name := range names {
 		i := slices.IndexFunc(facts, func(f Fact) bool { return f.Section.Instance == name })
@@ -170,8 +167,13 @@ func NewPlan(id string, facts []Fact, names []string) (*Plan, []Problem) {
 		}
 	}
 	p.Restore = restorable(facts, p.Stop)
+	for _, f := range facts {
+		if slices.ContainsFunc(p.Restore, func(s unitgen.Section) bool { return s.Instance == f.Section.Instance }) {
+			p.Texts[f.Section.Instance] = string(f.Text)
+		}
+	}
 	// Each two of them fit together, but not all: which one is to go is for people to say.
-	if why := unitgen.Crowd(append(p.sections(), beside...)); why != "" {
+	if why := unitgen.Crowd(append(p.Starts(), beside...)); why != "" {
 		return nil, []Problem{{"conflict", why, []string{"to keep one of them: vllmhost swap " + strings.Join(names, " ") + " NAME"}}}
 	}
 	return p, nil
@@ -229,11 +231,20 @@ func newTarget(f Fact) (Target, *Problem) {
 
 func (p *Plan) conflicts(s unitgen.Section) bool {
 	return slices.ContainsFunc(p.New, func(t Target) bool { return unitgen.Conflict(s, t.Section) != "" }) ||
-		unitgen.Crowd(append(p.sections(), s)) != ""
+		unitgen.Crowd(append(p.Starts(), s)) != ""
 }
 
 func (p *Plan) serving(s unitgen.Section) bool {
 	return slices.ContainsFunc(p.New, func(t Target) bool { return t.Serving && t.Section.Instance == s.Instance })
+}
+
+// Starts are the instances that the swap is to have serving.
+func (p *Plan) Starts() []unitgen.Section {
+	var ss []unitgen.Section
+	for _, t := range p.New {
+		ss = append(ss, t.Section)
+	}
+	return ss
 }
 
 // toStart are the instances of New that do not serve yet.

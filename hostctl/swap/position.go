@@ -2,6 +2,7 @@ package swap
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -123,4 +124,15 @@ func OpenOf(entries []Entry) (o Open, ok bool) {
 		o.Request = *entries[0].Request
 	}
 	return o, !p.state.Closed()
+}
+
+// Summary says what the operation is about: both sides, once there is a plan.
+func (o Open) Summary() string {
+	switch {
+	case o.Plan != nil:
+		return o.Plan.Summary()
+	case o.Request.Back != "":
+		return "back from " + o.Request.Back
+	}
+	return "-> " + strings.Join(o.Request.Names, ", ")
 }

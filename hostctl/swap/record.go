@@ -2,6 +2,7 @@ package swap
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -111,11 +112,14 @@ func Create(dir string, first Entry) (*Record, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the record: %w", err)
 	}
+	// It gets its name with its first line on disk, so that a record without one does not come to be.
 	path := recordPath(dir, first.ID)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	unfinished := filepath.Join(dir, "."+first.ID+".new")
+	f, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the record: %w", err)
 	}
+	defer os.Remove(unfinished)
 	r := &Record{ID: first.ID, file: f}
 	first.Schema, first.State, first.Boot = RecordSchema, Begun, BootID()
 	err = setAside(f)
@@ -123,12 +127,14 @@ func Create(dir string, first Entry) (*Record, error) {
 		err = r.Write(first)
 	}
 	if err == nil {
+		err = os.Link(unfinished, path)
+	}
+	if err == nil {
 		err = syncDir(dir)
 	}
 	if err != nil {
 		f.Close()
-		os.Remove(path)
-		return nil, err
+		return nil, fmt.Errorf("cannot create the record %q: %w", path, err)
 	}
 	return r, nil
 }
@@ -251,6 +257,30 @@ func read(dir, id string) (entries []Entry, whole int64, err error) {
 		return nil, 0, &NotRecordError{path, "it does not begin as one"}
 	}
 	return entries, whole, nil
+}
+
+// Closed reports whether an operation is over, by the last line of its record alone: that is cheap, however long the
+// record is.
+func Closed(dir, id string) (bool, error) {
+	f, err := os.OpenFile(recordPath(dir, id), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the record: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	tail := make([]byte, min(info.Size(), 64<<10))
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return false, fmt.Errorf("cannot read the record: %w", err)
+	}
+	tail, whole := bytes.CutSuffix(tail, []byte("\n"))
+	var e Entry
+	if start := bytes.LastIndexByte(tail, '\n'); !whole || json.Unmarshal(tail[start+1:], &e) != nil {
+		return false, nil
+	}
+	return e.State.Closed(), nil
 }
 
 func recordPath(dir, id string) string { return filepath.Join(dir, id+recordSuffix) }

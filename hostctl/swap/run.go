@@ -21,6 +21,8 @@ type Systemd interface {
 	ResetFailed(ctx context.Context, name string) error
 	ReloadIfNeeded(ctx context.Context, names ...string) (bool, error)
 	Watch(ctx context.Context, name string) (<-chan systemd.UnitStatus, error)
+	// Stopping reports whether the host is going down.
+	Stopping(ctx context.Context) (bool, error)
 }
 
 // Files is what a swap asks of the directory of unit files.
@@ -150,6 +152,9 @@ const (
 // Run carries out a plan step by step, each recorded before and after. When a step fails, or ctx ends, what was done is
 // undone in reverse, beginning with the failing step itself: every undo restores what was before its step, however far
 // the step came. Then the old side is proven again. With stay, all is left as the failing step left it.
+//
+// When a step fails because the host is going down, the Result has no State, the record stays open, and the next boot
+// goes on.
 func (r *Runner) Run(ctx context.Context, p *Plan, stay bool) Result {
 	s := &run{Runner: r, stay: stay}
 	s.began = time.Now()
@@ -203,13 +208,16 @@ func (s *run) forward(ctx context.Context) Result {
 		if err == nil {
 			continue
 		}
+		if errors.Is(err, errHalting) {
+			return Result{}
+		}
 		s.err = err
 		if s.stay {
 			return s.end(Result{State: Stayed, Step: step.Name, Error: err.Error()})
 		}
 		return s.rollBack(ctx)
 	}
-	res := Result{State: Swapped, Answer: s.answer, Serves: instances(s.plan.sections())}
+	res := Result{State: Swapped, Answer: s.answer, Serves: instances(s.plan.Starts())}
 	if !s.stopped.IsZero() {
 		res.Silent = max(0, s.ready.Sub(s.stopped).Seconds())
 	}
@@ -237,11 +245,27 @@ func (s *run) do(ctx context.Context, step Step) error {
 			s.Progress.Done(detail)
 		}
 	}
+	if err != nil && s.halting(ctx) {
+		return errHalting
+	}
 	if err != nil {
 		s.Progress.Fail(brief(err))
-		s.note(Entry{Step: step.Name, State: Failed, Error: err.Error()})
+		s.note(Entry{Step: step.Name, State: Failed, Detail: brief(err), Error: err.Error()})
 	}
 	return err
+}
+
+// errHalting is why a step ends when the host is going down: that is no failure of its.
+var errHalting = errors.New("the host is going down")
+
+// lookTimeout is for a look at the state of the host that must not hold anything up.
+const lookTimeout = 5 * time.Second
+
+func (s *run) halting(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	stopping, err := s.Systemd.Stopping(ctx)
+	return err == nil && stopping
 }
 
 // brief is an error for the one line of a step.
@@ -272,7 +296,11 @@ func (s *run) rollBack(ctx context.Context) Result {
 		if step.Undo == nil || slices.Contains(s.undone, step.Name) {
 			continue
 		}
-		if err := s.undo(ctx, step); err != nil {
+		err := s.undo(ctx, step)
+		if errors.Is(err, errHalting) {
+			return Result{}
+		}
+		if err != nil {
 			res.Undo = append(res.Undo, err.Error())
 		}
 	}
@@ -280,6 +308,9 @@ func (s *run) rollBack(ctx context.Context) Result {
 		res.State = Refused
 	} else if len(res.Undo) == 0 {
 		answer, err := s.proveOld(ctx)
+		if err != nil && s.halting(ctx) {
+			return Result{}
+		}
 		res.Answer, res.Serves = answer, instances(s.plan.Restore)
 		if err != nil {
 			res.Undo, res.Serves = append(res.Undo, err.Error()), nil
@@ -295,6 +326,9 @@ func (s *run) undo(ctx context.Context, step Step) error {
 	s.Progress.Undo(step.Name)
 	s.note(Entry{Step: step.Name, State: Undoing})
 	detail, err := step.Undo(ctx, s)
+	if err != nil && s.halting(ctx) {
+		return errHalting
+	}
 	if err != nil {
 		s.Progress.Fail(err.Error())
 		s.note(Entry{Step: step.Name, State: Failed, Error: err.Error()})

@@ -34,20 +34,33 @@ type Step struct {
 	Do      func(ctx context.Context, s *run) (detail string, err error)
 	// Undo restores what was before Do, however far Do came, and says nothing when there was nothing to restore. Nil when
 	// Do changes nothing, or nothing that can be restored.
-	Undo func(ctx context.Context, s *run) (detail string, err error)
+	Undo    func(ctx context.Context, s *run) (detail string, err error)
+	undoes  string // what Undo does, for a dry run
+	lasting bool   // Do changes something that cannot be restored
+}
+
+// Undoes says in a few words what undoes the step.
+func (s Step) Undoes() string {
+	switch {
+	case s.Undo != nil:
+		return s.undoes
+	case s.lasting:
+		return "cannot be undone"
+	}
+	return "changes nothing"
 }
 
 // Steps are all steps of a swap, in order.
 func Steps() []Step {
 	return []Step{
-		{"preflight", "check what can be checked while the old side serves", preflight, nil},
-		{"prepare", "install the new definition", installNew, restoreOld},
-		{"stop", "stop what conflicts", stopOld, startOld},
-		{"release", "wait until its GPUs and ports are free", release, nil},
-		{"clean", "remove stale shared memory of ours", clean, nil},
-		{"start", "start and wait until ready", startNew, stopNew},
-		{"probe", "prove that it serves", probeNew, nil},
-		{"promote", "start it at boot instead", promote, demote},
+		{Name: "preflight", Summary: "check what can be checked while the old side serves", Do: preflight},
+		{Name: "prepare", Summary: "install the new definition", Do: installNew, Undo: restoreOld, undoes: "the old definition"},
+		{Name: "stop", Summary: "stop what conflicts", Do: stopOld, Undo: startOld, undoes: "starting it again"},
+		{Name: "release", Summary: "wait until its GPUs and ports are free", Do: release},
+		{Name: "clean", Summary: "remove stale shared memory of ours", Do: clean, lasting: true},
+		{Name: "start", Summary: "start and wait until ready", Do: startNew, Undo: stopNew, undoes: "stopping it"},
+		{Name: "probe", Summary: "prove that it serves", Do: probeNew},
+		{Name: "promote", Summary: "start it at boot instead", Do: promote, Undo: demote, undoes: "what started at boot before"},
 	}
 }
 
@@ -63,6 +76,9 @@ const (
 
 // errNothing is why a step that has nothing to do is left out.
 var errNothing = errors.New("nothing to do")
+
+// NothingToDo reports whether a step was left out, by what its record says.
+func NothingToDo(detail string) bool { return detail == errNothing.Error() }
 
 // preflight refuses a swap that cannot work, before anything is touched.
 func preflight(ctx context.Context, s *run) (string, error) {
@@ -242,7 +258,7 @@ func stopNew(ctx context.Context, s *run) (string, error) {
 }
 
 func probeNew(ctx context.Context, s *run) (string, error) {
-	answer, err := s.proveAll(ctx, s.plan.sections())
+	answer, err := s.proveAll(ctx, s.plan.Starts())
 	s.answer = answer
 	return answer, err
 }

@@ -36,6 +36,16 @@ func parseVersion(text string) (int, error) {
 	return n, nil
 }
 
+// Stopping reports whether the system is shutting down.
+func (c *Client) Stopping(ctx context.Context) (bool, error) {
+	v, err := c.property(ctx, managerPath, managerIface, "SystemState")
+	if err != nil {
+		return false, fmt.Errorf("cannot read the state of the system: %w", err)
+	}
+	state, _ := v.(string)
+	return state == "stopping", nil
+}
+
 // Kill sends a signal to every process of a unit. A unit that systemd does not know has none, which is a success.
 func (c *Client) Kill(ctx context.Context, name string, sig syscall.Signal) error {
 	err := checkName(name)

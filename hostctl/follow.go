@@ -1,0 +1,136 @@
+package hostctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"vllmhost/hostctl/gate"
+	"vllmhost/hostctl/swap"
+	"vllmhost/hostctl/systemd"
+)
+
+// Event is what happens in an operation that is followed: a line of its record, or what its present step is doing.
+type Event struct {
+	Entry  *swap.Entry
+	Detail string
+}
+
+// Follow tells what an operation did and does, from its record, until it is over. A cancelled ctx ends the following,
+// not the operation; the error is then that of ctx.
+func (h *Host) Follow(ctx context.Context, id string, tell func(Event)) (*swap.Plan, swap.Result, error) {
+	if err := os.MkdirAll(h.records, 0o755); err != nil {
+		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	files, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer files.Close()
+		err = files.Add(h.records)
+	}
+	if err != nil {
+		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
+	}
+	unit := gate.OperationUnit(id)
+	states, err := h.systemd.Watch(ctx, unit)
+	if err != nil {
+		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
+	}
+	f := &following{host: h, id: id, tell: tell}
+	for {
+		over, err := f.read()
+		if over || err != nil {
+			return f.plan, f.result, err
+		}
+		select {
+		case <-ctx.Done():
+			return f.plan, swap.Result{}, ctx.Err()
+		case event := <-files.Events:
+			if filepath.Base(event.Name) != id+".jsonl" {
+				continue
+			}
+		case <-files.Errors: // an overflow: it is read again all the same
+		case state, open := <-states:
+			if !open {
+				return f.plan, swap.Result{}, errors.Join(ctx.Err(), errFollow(id))
+			}
+			f.detail(state.StatusText)
+			if f.abandoned(state) {
+				// Its last line may have come just before.
+				if over, err := f.read(); over || err != nil {
+					return f.plan, f.result, err
+				}
+				return f.plan, swap.Result{}, &AbandonedError{id}
+			}
+		}
+	}
+}
+
+func errFollow(id string) error {
+	return fmt.Errorf("cannot follow the operation %q: systemd is gone", id)
+}
+
+// AbandonedError says that nobody carries out an operation that is not over.
+type AbandonedError struct{ ID string }
+
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("the operation %s ended without an outcome; its unit is %s", e.ID, gate.OperationUnit(e.ID))
+}
+
+// following is the state of a Follow.
+type following struct {
+	host   *Host
+	id     string
+	tell   func(Event)
+	seen   int // lines of the record that were told
+	plan   *swap.Plan
+	step   string
+	result swap.Result
+	idle   time.Time // since when the unit does not run
+}
+
+// read tells the new lines of the record, and reports whether the last one has been told.
+func (f *following) read() (over bool, err error) {
+	entries, err := swap.Read(f.host.records, f.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for ; f.seen < len(entries); f.seen++ {
+		e := entries[f.seen]
+		f.step = e.Step
+		if e.Plan != nil {
+			f.plan = e.Plan
+		}
+		f.tell(Event{Entry: &e})
+		if e.State.Closed() {
+			if e.Result != nil {
+				f.result = *e.Result
+			}
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// detail tells what the unit says of its present step, as "STEP: TEXT".
+func (f *following) detail(status string) {
+	if step, text, ok := strings.Cut(status, ": "); ok && (step == f.step || f.step == "") {
+		f.tell(Event{Detail: text})
+	}
+}
+
+// abandoned reports whether the unit is at rest: it neither runs nor is about to.
+func (f *following) abandoned(state systemd.UnitStatus) bool {
+	return !running(state) && state.Job.ID == 0
+}
