@@ -78,6 +78,7 @@ type victim struct {
 	*testing.T
 	host       *testhost.Host
 	serves     string
+	last       string // the newest swap in its history
 	definition int // makes each definition another one
 }
 
@@ -98,6 +99,7 @@ func (v *victim) prepare() {
 	v.define("a", "")
 	v.define("b", "")
 	v.sh("vllmhost apply && vllmhost swap a")
+	v.last = v.settled("at the beginning")["id"]
 }
 
 // define writes another definition of an instance. Instance a shares the host's /dev/shm, b has its own.
@@ -150,6 +152,9 @@ func (v *victim) run(random *rand.Rand, i uint64) (kill, what, outcome string) {
 			script += fmt.Sprintf("sleep %.3f; ", again.Seconds()) + killWorker
 		}
 	}
+	if kill == "worker" {
+		script += "wait $client; "
+	}
 	v.sh(script + "true; }")
 	if kill == "host" {
 		ctx, cancel := context.WithTimeout(v.Context(), time.Minute)
@@ -161,6 +166,10 @@ func (v *victim) run(random *rand.Rand, i uint64) (kill, what, outcome string) {
 	before := v.serves
 	got := v.settled(at)
 	outcome, v.serves = got["state"], got["serving"]
+	if got["id"] == v.last {
+		outcome = "never begun"
+	}
+	v.last = got["id"]
 	defer func() {
 		if got["resumed"] != "" {
 			outcome += ", taken up again"
@@ -205,6 +214,8 @@ func (v *victim) settled(at string) map[string]string {
 // checkScript says in one line how a host is.
 const checkScript = `
 cd /etc/systemd/system
+open=$(($(vllmhost history --json | grep -c '"state": "at ') + $(systemctl list-units --plain --no-legend 'vllmhost-operation@*' | wc -l) + $(systemctl list-jobs --no-legend | grep -c vllmhost-operation@)))
+id=$(vllmhost history | awk '$4 == "swap" { print $1; exit }')
 serving=; boots=; drift=0
 for i in a b; do
 	case $(systemctl show --property=ActiveState --value vllm-$i.service) in
@@ -216,12 +227,11 @@ for i in a b; do
 done
 drift=$((drift + $(vllmhost status --json | grep -c 'drift": "[^"]')))
 left=$(ls -A | grep -c -e '\.before$' -e '^\.vllm')
-open=$(vllmhost history --json | grep -c '"state": "at ')
-state=$(vllmhost history --json | grep -m1 -A3 -e '"op": "swap"' | sed -n 's/.*"state": "\(.*\)".*/\1/p')
-resumed=$(vllmhost history --json | grep -m1 -A12 -e '"op": "swap"' | sed -n 's/.*"resumed": \(.*\)/\1/p')
+state=$(vllmhost history $id --json | sed -n '0,/"state"/s/.*"state": "\(.*\)".*/\1/p')
+resumed=$(vllmhost history $id --json | sed -n 's/.*"resumed": \([0-9]*\).*/\1/p')
 stale=$(vllmhost clean --json | grep -c '"stale": true')
 answers=$(curl --silent --max-time 5 http://127.0.0.1:8000/v1/models | sed -n 's/.*"id":"\([^"]*\)".*/\1/p')
-echo "serving=$serving;answers=$answers;boots=$boots;drift=$drift;left=$left;open=$open;state=$state;stale=$stale;resumed=$resumed"
+echo "id=$id;serving=$serving;answers=$answers;boots=$boots;drift=$drift;left=$left;open=$open;state=$state;stale=$stale;resumed=$resumed"
 `
 
 // tally counts what was killed, and how that ended.

@@ -158,13 +158,17 @@ func (c *Client) handshake(ctx context.Context, address string, direct bool) (_ 
 	l := &link{conn: conn, direct: direct}
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
-	go c.dispatch(signals)
+	go c.dispatch(l, signals)
 
 	if !direct {
 		if err := conn.Hello(); err != nil {
 			return nil, err
 		}
 		if err := l.match(ctx, managerPath, managerIface, "JobRemoved"); err != nil {
+			return nil, err
+		}
+		if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(daemon), dbus.WithMatchInterface(daemon),
+			dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, busName)); err != nil {
 			return nil, err
 		}
 	}
@@ -239,10 +243,17 @@ func rule(path dbus.ObjectPath, iface, member string) []dbus.MatchOption {
 	}
 }
 
+// daemon is the name of the bus itself. Nobody else can send in that name.
+const daemon = "org.freedesktop.DBus"
+
 // dispatch hands on the signals of one connection until it ends, and never waits for anybody.
-func (c *Client) dispatch(signals <-chan *dbus.Signal) {
+func (c *Client) dispatch(l *link, signals <-chan *dbus.Signal) {
 	for s := range signals {
 		switch s.Name {
+		case daemon + ".NameOwnerChanged":
+			if s.Sender == daemon {
+				go c.renew(l)
+			}
 		case managerIface + ".JobRemoved":
 			var id uint32
 			var job dbus.ObjectPath
@@ -255,6 +266,17 @@ func (c *Client) dispatch(signals <-chan *dbus.Signal) {
 		}
 	}
 	c.wakeAll() // they find the connection gone, and renew it
+}
+
+// renew subscribes again after systemd has left the bus and come back, as it does when it executes itself again: the
+// new one knows of no subscription. What happened in between was not signalled.
+func (c *Client) renew(l *link) {
+	ctx, cancel := context.WithTimeout(c.life, reconnectPatience)
+	defer cancel()
+	if err := l.subscribe(ctx); err != nil {
+		c.log.Debug("cannot subscribe to systemd again", "cause", err) // it has just left; its coming is told, too
+	}
+	c.wakeAll()
 }
 
 // wakeAll has every wait and watch look again.
