@@ -25,6 +25,7 @@ import (
 )
 
 var torture = flag.Bool("torture", false, "10,000 hostile command lines instead of 500")
+var timed = flag.Bool("timed", false, "also what is timed on a host")
 
 const batch = 50 // units that one host has at a time
 

@@ -21,11 +21,14 @@ const (
 	CheckPort   = "port"       // nobody else listens, or has bound, where the instance wants to
 	CheckGPU    = "gpu"        // the GPUs and their driver are there, and whole
 	CheckMemory = "gpu-memory" // enough of the GPUs' memory is free, and stays so
+	CheckShm    = "shm"        // the host's /dev/shm has room, where the instance uses it
+	CheckDisk   = "disk"       // the disks have room for caches, units and records
+	CheckLimits = "limits"     // the kernel allows what an engine needs
 )
 
 // Checks are the names of all checks that can be skipped.
 func Checks() []string {
-	return []string{CheckDropIn, CheckEngine, CheckModel, CheckPort, CheckGPU, CheckMemory}
+	return []string{CheckDropIn, CheckEngine, CheckModel, CheckPort, CheckGPU, CheckMemory, CheckShm, CheckDisk, CheckLimits}
 }
 
 // checkDropIns refuses a unit whose drop-ins contradict its definition: all that is derived from that (conflicts, the

@@ -13,6 +13,7 @@ import (
 
 // Preflight does on paper what Guard will do before the start, while another side still serves.
 type Preflight struct {
+	Root string // put before the paths of disks and of the kernel's limits, for tests
 	GPUs GPUs
 	// Holders lists who has a socket where an instance wants to listen; nil looks at this host.
 	Holders func(s unitgen.Section) ([]ports.Holder, error)
@@ -31,7 +32,7 @@ type Candidate struct {
 
 // Check returns in a few words what it found to be right, and everything that stands in the way.
 func (p Preflight) Check(ctx context.Context, c Candidate) (facts []string, refusals []*Refusal, err error) {
-	checks := []func(context.Context, Candidate) (string, error){p.dropIns, p.engine, p.port, p.gpus}
+	checks := []func(context.Context, Candidate) (string, error){p.dropIns, p.engine, p.port, p.gpus, p.sharedMemory, p.disk, p.limits}
 	for _, check := range checks {
 		fact, err := check(ctx, c)
 		var refusal *Refusal
