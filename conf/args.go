@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +38,7 @@ func (a *Args) UnmarshalTOML(value any) error {
 // plainFlag is how vLLM compares flags: underscores are dashes.
 func plainFlag(flag string) string { return strings.ReplaceAll(flag, "_", "-") }
 
-var flagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var flagForm = lazily(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // longestArg is the most bytes of one argument that execve(2) takes (MAX_ARG_STRLEN, without the NUL).
 const longestArg = 128<<10 - 1
@@ -76,7 +75,7 @@ func argsKey(key string) (message, hint string) {
 		}
 		return fmt.Sprintf("%s begins with a dash", quote(key)), fmt.Sprintf("write it without: %s", bare)
 	}
-	if !flagForm.MatchString(key) {
+	if !flagForm().MatchString(key) {
 		return fmt.Sprintf("%s is no option of vLLM", quote(key)), "the name of a long option, without dashes"
 	}
 	flag, full := plainFlag(key), ""

@@ -3,7 +3,6 @@ package conf
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -68,12 +67,12 @@ func (l *loader) check(root *node, p *Profile) {
 	l.checkPorts(root, p)
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,24}[a-z0-9])?$`)
+var nameForm = lazily(`^[a-z0-9]([a-z0-9-]{0,24}[a-z0-9])?$`)
 
 // checkName checks the NAME of a table such as [instance.NAME]. It becomes part of a unit's and a user's name, and
 // a user's name has at most 31 bytes.
 func (l *loader) checkName(n *node, at place) {
-	if nameForm.MatchString(n.name) {
+	if nameForm().MatchString(n.name) {
 		return
 	}
 	hint := "1 to 26 of a-z, 0-9 and -, with no - at the ends"
@@ -90,7 +89,7 @@ func (l *loader) checkName(n *node, at place) {
 		whole = false
 		return -1
 	}, n.name), "-")
-	if whole && nameForm.MatchString(better) {
+	if whole && nameForm().MatchString(better) {
 		hint += fmt.Sprintf(": %q, say", better)
 	}
 	l.on(n.src, n.key, at, fmt.Sprintf("%s cannot be the name of %s", quote(n.name), article(at[0])), hint)
@@ -150,7 +149,7 @@ func (t table) checkEngine(e *Engine) {
 	t.checkEnv(e.Env)
 }
 
-var repoForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}/[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
+var repoForm = lazily(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}/[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
 func (t table) checkModel(m *Model, host *Host) {
 	t.checkPath("path", &m.Path)
@@ -161,10 +160,10 @@ func (t table) checkModel(m *Model, host *Host) {
 		f.warning = true
 		t.wrong("path", f)
 	}
-	if t.has("repo") && !repoForm.MatchString(m.Repo) {
+	if t.has("repo") && !repoForm().MatchString(m.Repo) {
 		f := faultf("wants OWNER/NAME, got %s", quote(m.Repo))
 		for _, prefix := range []string{"https://huggingface.co/", "https://hf.co/"} {
-			if rest, ok := strings.CutPrefix(m.Repo, prefix); ok && repoForm.MatchString(rest) {
+			if rest, ok := strings.CutPrefix(m.Repo, prefix); ok && repoForm().MatchString(rest) {
 				f.hinted("write %q", rest)
 			}
 		}
@@ -174,13 +173,13 @@ func (t table) checkModel(m *Model, host *Host) {
 		switch {
 		case t.n.child("repo") == nil:
 			t.wrong("revision", faultf("needs repo").hinted("a revision is one of a repository on the Hub"))
-		case !revisionForm.MatchString(m.Revision) || strings.Contains(m.Revision, ".."):
+		case !revisionForm().MatchString(m.Revision) || strings.Contains(m.Revision, ".."):
 			t.wrong("revision", faultf("cannot be a branch, tag or commit: %s", quote(m.Revision)))
 		}
 	}
 }
 
-var revisionForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}$`)
+var revisionForm = lazily(`^[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}$`)
 
 // checkReferences checks that the model and the engine of an instance exist.
 func (t table) checkReferences(root *node, name string, p *Profile) {
@@ -203,7 +202,7 @@ func (t table) undefined(key, message, name string, known []string) {
 	hint := fmt.Sprintf("%ss: %s", key, strings.Join(known, ", "))
 	if len(known) == 0 {
 		hint = fmt.Sprintf("there are none: write [%s.%s]", key, name)
-		if !nameForm.MatchString(name) {
+		if !nameForm().MatchString(name) {
 			hint = fmt.Sprintf("there are none: write [%s.NAME]", key)
 		}
 	}

@@ -202,24 +202,24 @@ func (t table) checkInstance(in *Instance) {
 			t.wrong("read_write_paths", faultf("would let the engine write everywhere").at(i))
 		}
 	}
-	t.checkWords("restrict_address_families", in.RestrictAddressFamilies, familyForm, `such as "AF_VSOCK"`)
-	t.checkWords("system_call_filter", in.SystemCallFilter, syscallForm, `the name of a system call, or a group such as "@debug"`)
-	t.checkWords("device_allow", in.DeviceAllow, deviceForm, `such as "/dev/infiniband/uverbs0" or "char-infiniband_verbs"`)
+	t.checkWords("restrict_address_families", in.RestrictAddressFamilies, familyForm(), `such as "AF_VSOCK"`)
+	t.checkWords("system_call_filter", in.SystemCallFilter, syscallForm(), `the name of a system call, or a group such as "@debug"`)
+	t.checkWords("device_allow", in.DeviceAllow, deviceForm(), `such as "/dev/infiniband/uverbs0" or "char-infiniband_verbs"`)
 	t.checkAllow()
 }
 
 var (
-	accountForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}$`)
-	familyForm  = regexp.MustCompile(`^AF_[A-Z0-9_]+$`)
-	syscallForm = regexp.MustCompile(`^@?[a-z0-9][a-z0-9_-]*$`)
-	deviceForm  = regexp.MustCompile(`^(/dev/[A-Za-z0-9._+:@-]+(/[A-Za-z0-9._+:@-]+)*|char-[A-Za-z0-9._*?-]+)$`)
-	findingForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	accountForm = lazily(`^[a-z_][a-z0-9_-]{0,30}$`)
+	familyForm  = lazily(`^AF_[A-Z0-9_]+$`)
+	syscallForm = lazily(`^@?[a-z0-9][a-z0-9_-]*$`)
+	deviceForm  = lazily(`^(/dev/[A-Za-z0-9._+:@-]+(/[A-Za-z0-9._+:@-]+)*|char-[A-Za-z0-9._*?-]+)$`)
+	findingForm = lazily(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 )
 
 // checkAccount checks the name of a system user or group.
 func (t table) checkAccount(key, name string) {
 	switch {
-	case !accountForm.MatchString(name):
+	case !accountForm().MatchString(name):
 		f := faultf("cannot be the name of a %s: %s", key, quote(name))
 		f.hinted("1 to 31 of a-z, 0-9, _ and -, beginning with a letter or _")
 		t.wrong(key, f)
@@ -246,7 +246,7 @@ func (t table) checkAllow() {
 		reason, ok := item.value.(string)
 		switch {
 		case !ok: // reported when it was read
-		case !findingForm.MatchString(item.name):
+		case !findingForm().MatchString(item.name):
 			t.l.on(item.src, item.key, t.at.key("allow").key(item.name),
 				fmt.Sprintf("%s is no finding's id", quote(item.name)), "the id that the finding was reported with")
 		case strings.TrimSpace(reason) == "":

@@ -3,12 +3,11 @@ package conf
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // reserved says why neither env nor an env_file may set a variable, or returns "". The unit decides these, and an
 // EnvironmentFile= wins over it (systemd.exec(5)): an instance could run on other GPUs than its profile says.
@@ -63,7 +62,7 @@ func (t table) checkEnv(env map[string]string) {
 		here := t.at.key("env").key(name)
 		message, hint := "", ""
 		switch {
-		case !envName.MatchString(name):
+		case !envName().MatchString(name):
 			message, hint = fmt.Sprintf("%s cannot name an environment variable", quote(name)),
 				"letters, digits and _, not beginning with a digit"
 		case secret(name):

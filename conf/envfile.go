@@ -24,7 +24,7 @@ func envFileFault(text string) *fault {
 	for _, a := range assignments(text) {
 		message, why := "", ""
 		switch {
-		case !envName.MatchString(a.name):
+		case !envName().MatchString(a.name):
 			message = fmt.Sprintf("line %d is not NAME=value", a.line)
 			why = "systemd would leave it out without a word"
 			if strings.HasPrefix(a.name, "export ") {

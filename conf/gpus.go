@@ -2,7 +2,6 @@ package conf
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,9 @@ type GPUs struct {
 }
 
 var (
-	uuidForm = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	listForm = regexp.MustCompile(`^[0-9]+(,[0-9]+)*$`)
-	spanForm = regexp.MustCompile(`^([0-9]{1,2})-([0-9]{1,2})$`)
+	uuidForm = lazily(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	listForm = lazily(`^[0-9]+(,[0-9]+)*$`)
+	spanForm = lazily(`^([0-9]{1,2})-([0-9]{1,2})$`)
 )
 
 // UnmarshalTOML reads "all", a list of indices such as [0, 1], or a list of UUIDs.
@@ -42,7 +41,7 @@ func (g *GPUs) UnmarshalTOML(value any) error {
 // listHint says how to write a list that was written as a string.
 func listHint(text string) string {
 	text = strings.ReplaceAll(text, " ", "")
-	if m := spanForm.FindStringSubmatch(text); m != nil {
+	if m := spanForm().FindStringSubmatch(text); m != nil {
 		first, _ := strconv.Atoi(m[1])
 		last, _ := strconv.Atoi(m[2])
 		var list []string
@@ -52,7 +51,7 @@ func listHint(text string) string {
 		text = strings.Join(list, ",")
 	}
 	switch {
-	case listForm.MatchString(text):
+	case listForm().MatchString(text):
 		return fmt.Sprintf("write [%s]", strings.ReplaceAll(text, ",", ", "))
 	case text == "none" || text == "":
 		return "write []"
@@ -79,7 +78,7 @@ func (g *GPUs) unmarshalList(list []any) error {
 				return faultf("names a GPU by %s", quote(v)).hinted("write an index without quotes").at(i)
 			case strings.HasPrefix(v, "MIG-"):
 				return faultf("names a MIG device, which cannot be used").hinted("whole GPUs only").at(i)
-			case !strings.HasPrefix(v, "GPU-") || !uuidForm.MatchString(uuid):
+			case !strings.HasPrefix(v, "GPU-") || !uuidForm().MatchString(uuid):
 				return faultf("has no UUID in %s", quote(v)).
 					hinted("GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx; nvidia-smi -L lists them").at(i)
 			case slices.Contains(g.UUIDs, uuid):

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -54,9 +53,9 @@ func unitValue(units []unit, word string) int64 {
 }
 
 var (
-	quantityForm = regexp.MustCompile(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*(\p{L}*)$`)
+	quantityForm = lazily(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*(\p{L}*)$`)
 	// One number with its unit, and what follows.
-	durationForm = regexp.MustCompile(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*(\p{L}*)[ \t]*(.*)$`)
+	durationForm = lazily(`^([0-9]{1,20}(?:\.[0-9]{1,20})?)[ \t]*(\p{L}*)[ \t]*(.*)$`)
 )
 
 // times multiplies a decimal number by a unit. It fails where the product is not whole or too large.
@@ -93,7 +92,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	var sum int64
 	for first := true; first || rest != ""; first = false {
-		m := durationForm.FindStringSubmatch(rest)
+		m := durationForm().FindStringSubmatch(rest)
 		if m == nil {
 			return faultf("wants a duration, got %s", quote(string(text))).hinted(`such as "90s", "15min" or "2h"`)
 		}
@@ -149,7 +148,7 @@ func (s *Size) UnmarshalTOML(value any) error {
 
 // UnmarshalText reads what UnmarshalTOML reads.
 func (s *Size) UnmarshalText(text []byte) error {
-	m := quantityForm.FindStringSubmatch(strings.TrimSpace(string(text)))
+	m := quantityForm().FindStringSubmatch(strings.TrimSpace(string(text)))
 	if m == nil {
 		return faultf("wants a size, got %s", quote(string(text))).hinted(`such as "50GB" or "46GiB"`)
 	}

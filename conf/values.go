@@ -2,14 +2,13 @@ package conf
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 )
 
 // Percent is a share of one hundred, written with its sign: "10%". Stored as a fraction: 0.1.
 type Percent float64
 
-var percentForm = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,6})?%$`)
+var percentForm = lazily(`^[0-9]{1,3}(\.[0-9]{1,6})?%$`)
 
 // UnmarshalTOML reads a string such as "10%" or "2.5%", from "0%" to "100%".
 func (p *Percent) UnmarshalTOML(value any) error {
@@ -26,7 +25,7 @@ func (p *Percent) UnmarshalTOML(value any) error {
 	if !ok {
 		return wants("a percentage", value).hinted(`such as "10%%"`)
 	}
-	if !percentForm.MatchString(s) {
+	if !percentForm().MatchString(s) {
 		return faultf("wants a percentage, got %s", quote(s)).hinted(`such as "10%%"`)
 	}
 	x, err := strconv.ParseFloat(s[:len(s)-1], 64)
