@@ -79,7 +79,7 @@ type victim struct {
 	host       *testhost.Host
 	serves     string
 	last       string // the newest swap in its history
-	definition int // makes each definition another one
+	definition int    // makes each definition another one
 }
 
 func (v *victim) sh(script string) string {
