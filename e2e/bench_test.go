@@ -24,7 +24,7 @@ func TestSwapCost(t *testing.T) {
 		t.Skip("a benchmark: make bench")
 	}
 	h := boot(t, testhost.Options{Release: testhost.Trixie, Payload: payload, Models: []testhost.Model{
-		{Name: "a", Shards: 2, Bytes: 1 << 20, Sim: "VLLMSIM_LOAD_TIME=0s\n"}, {Name: "b", Shards: 2, Bytes: 1 << 20, Sim: "VLLMSIM_LOAD_TIME=0s\n"},
+		{Name: "a", Shards: 2, Bytes: 1 << 20, Sim: "VLLMSIM_LOAD_TIME=0s\nVLLMSIM_LISTEN_DELAY=0s\n"}, {Name: "b", Shards: 2, Bytes: 1 << 20, Sim: "VLLMSIM_LOAD_TIME=0s\nVLLMSIM_LISTEN_DELAY=0s\n"},
 	}})
 	write(t, h, "/etc/vllmhost/host.toml", `schema = 1
 [host]
@@ -84,7 +84,7 @@ vllmhost apply >/dev/null
 vllmhost swap a >/dev/null
 us() { echo $(($(date +%%s%%N) / 1000)); }
 here=a; there=b
-for i in $(seq %d); do
+for i in $(seq %[1]d); do
 	began=$(us)
 	vllmhost swap $there >/dev/null || exit 1
 	echo swap $(($(us) - began))
@@ -99,10 +99,15 @@ for i in $(seq %d); do
 	echo hand-silent $took
 	x=$here; here=$there; there=$x
 done
-for u in a b; do
-	journalctl --output=short-monotonic --unit=vllm-$u.service | awk '
-		{ gsub(/[\[\]]/, "", $1); t = ($1 != "") ? $1 : $2; sub(/\]/, "", t) }
-		/Application startup complete/ { up = t }
-		/ready after .* a token after/ && up { token = $NF; sub(/s$/, "", token); printf "lag %%.0f\n", (t - up - token) * 1e6; up = 0 }'
+# From the last word of an engine that loads for a while to its unit's "ready", less what its first token took.
+for u in a b; do sed -i s/LOAD_TIME=.*/LOAD_TIME=700ms/ /srv/models/$u/sim.env; done
+for i in $(seq %[1]d); do
+	vllmhost swap $there >/dev/null || exit 1
+	journalctl --output=short-unix --invocation=0 --unit=vllm-$there.service 2>/dev/null | awk '
+		/Application startup complete/ { up = $1 }
+		/GET \/v1\/models/ && !asked { asked = $1 }
+		/POST \/v1\/completions/ && !answered { answered = $1 }
+		/ready after .* a token after/ { printf "lag %%.0f\n", (asked - up + $1 - answered) * 1e6; exit }'
+	x=$here; here=$there; there=$x
 done
 `

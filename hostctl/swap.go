@@ -15,10 +15,14 @@ import (
 // PlanSwap says what a swap would do. It works from what apply wrote, not from the profile, and changes nothing. A swap
 // that cannot be planned is a *swap.RefusedError.
 func (h *Host) PlanSwap(ctx context.Context, req swap.Request) (*swap.Plan, error) {
-	facts, err := h.facts(ctx)
+	facts, err := h.facts(ctx, req.Names)
 	if err != nil {
 		return nil, err
 	}
+	return h.planFrom(facts, req)
+}
+
+func (h *Host) planFrom(facts []swap.Fact, req swap.Request) (_ *swap.Plan, err error) {
 	if req.Back != "" {
 		if req.Names, err = h.backTo(facts, req.Back); err != nil {
 			return nil, err
@@ -55,20 +59,30 @@ func unknown(name string, facts []swap.Fact) swap.Problem {
 }
 
 // claimSwap plans a swap and claims both of its sides. Whatever started before the claim was written is part of the
-// plan, which is made again until both are of the same instances; whatever starts after it meets the claim in its guard.
+// plan, which is made again until nothing else runs; whatever starts after it meets the claim in its guard.
 func (h *Host) claimSwap(ctx context.Context, claims *swapClaims, id string, req swap.Request) (*swap.Plan, error) {
 	for {
-		plan, err := h.PlanSwap(ctx, req)
+		facts, err := h.facts(ctx, req.Names)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := h.planFrom(facts, req)
 		if err != nil {
 			return nil, err
 		}
 		plan.ID = id
-		if claims.covers(plan) {
-			return plan, nil
-		}
 		claims.op.Summary, claims.op.Sections = plan.Summary(), plan.Sections()
 		if err := claims.hold(); err != nil {
 			return nil, err
+		}
+		states, err := h.states(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(facts, func(f swap.Fact) bool {
+			return running(f.Status) != running(states[unitgen.UnitName(f.Section.Instance)])
+		}) {
+			return plan, nil
 		}
 	}
 }
@@ -78,13 +92,6 @@ type swapClaims struct {
 	claims gate.Claims
 	op     gate.Operation
 	held   bool
-}
-
-// covers reports whether all instances of a plan are claimed.
-func (c *swapClaims) covers(plan *swap.Plan) bool {
-	return c.held && !slices.ContainsFunc(plan.Sections(), func(s unitgen.Section) bool {
-		return !slices.ContainsFunc(c.op.Sections, func(o unitgen.Section) bool { return o.Instance == s.Instance })
-	})
 }
 
 // MayStart lets these instances pass their guards, and none else of both sides.
@@ -104,9 +111,14 @@ func (c *swapClaims) drop() {
 	}
 }
 
-// facts gathers what a plan rests on, ordered by instance.
-func (h *Host) facts(ctx context.Context) ([]swap.Fact, error) {
+// facts gathers what a plan rests on, ordered by instance. All is asked for of those that run and of those that are named:
+// systemd takes milliseconds for each.
+func (h *Host) facts(ctx context.Context, names []string) ([]swap.Fact, error) {
 	files, err := h.unitFiles()
+	if err != nil {
+		return nil, err
+	}
+	states, err := h.states(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +128,13 @@ func (h *Host) facts(ctx context.Context) ([]swap.Fact, error) {
 			continue
 		}
 		fact := swap.Fact{Section: f.section, Text: f.text, Pending: f.pending, Edited: f.edited}
-		if fact.Status, err = h.systemd.Unit(ctx, name); err != nil {
-			return nil, err
+		fact.Status = states[name]
+		if running(fact.Status) || slices.Contains(names, f.section.Instance) {
+			if fact.Status, err = h.systemd.Unit(ctx, name); err != nil {
+				return nil, err
+			}
+		} else if fact.Status.Active == "" {
+			fact.Status.Active, fact.Status.Sub = "inactive", "dead"
 		}
 		if fact.Newer, err = h.units.NewerThan(name, fact.Status.ActiveSince); err != nil {
 			return nil, err

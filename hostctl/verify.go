@@ -30,28 +30,50 @@ type VerifyReport struct {
 	Models []models.Report `json:"models"`
 }
 
-// verifyAs checks the model of an instance as the user of its unit and with the unit's view of the file system, in a
-// transient unit: that proves permissions too, and root opens no file that others may have made.
+// verifyAs checks the model of an instance as the user of its unit: that proves permissions too, and root opens no file
+// that others may have made. Where the unit sees other files than we do, or its user is known to systemd alone, it is done
+// in a transient unit with the same view; else in a child of ours, which takes a fifth of the time.
 func verifyAs(ctx context.Context, s unitgen.Section, unit []byte) (models.Report, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return models.Report{}, fmt.Errorf("cannot find this program: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+time.Second)
+	defer cancel()
+	check := []string{program, "models", "verify", "--json", s.Model}
+	view := unitgen.FileView(unit)
+	as, ok := credentials(view, s.Model)
+	if !ok || !isRoot() || mountedApart(unit) {
+		return verifyBy(exec.CommandContext(ctx, systemdRun, append(transient(s, view), check...)...), s)
+	}
+	cmd := exec.CommandContext(ctx, check[0], check[1:]...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	return verifyBy(cmd, s)
+}
+
+// transient are the arguments of a systemd-run with a unit's view of the file system.
+func transient(s unitgen.Section, view []string) []string {
 	args := []string{"--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
 		"--description=vllmhost: look at the model of " + s.Instance,
 		"--property=RuntimeMaxSec=" + fmt.Sprint(int(verifyTimeout.Seconds())), "--property=LogLevelMax=warning"}
-	for _, setting := range unitgen.FileView(unit) {
+	for _, setting := range view {
 		args = append(args, "--property="+setting)
 	}
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, systemdRun, append(args, program, "models", "verify", "--json", s.Model)...)
-	cmd.Env = []string{} // nothing of it concerns systemd-run
+	return args
+}
+
+// verifyBy runs a command that prints a VerifyReport.
+func verifyBy(cmd *exec.Cmd, s unitgen.Section) (models.Report, error) {
+	cmd.Env = []string{} // nothing of ours concerns it
 	var out, failure bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &limited{&out, maxReport}, &limited{&failure, 4 << 10}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is ours to handle
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true // a Ctrl-C is ours to handle
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	err := cmd.Run()
 	var report VerifyReport
 	if json.Unmarshal(out.Bytes(), &report) == nil && len(report.Models) == 1 {
 		return report.Models[0], nil

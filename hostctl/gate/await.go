@@ -24,7 +24,7 @@ type Await struct {
 
 const (
 	// Nothing signals that a socket listens, so this polls; it bounds the delay from "answers" to "ready".
-	pollInterval = 20 * time.Millisecond
+	pollInterval = 10 * time.Millisecond
 	// How long to wait after an answer that is not the right one yet.
 	retryInterval = 500 * time.Millisecond
 	// How often systemd hears how the start is going.
