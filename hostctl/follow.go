@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"vllmhost/hostctl/gate"
 	"vllmhost/hostctl/swap"
@@ -23,28 +19,23 @@ type Event struct {
 	Detail string
 }
 
-// Follow tells what an operation did and does, from its record, until it is over. A cancelled ctx ends the following,
-// not the operation; the error is then that of ctx.
+// lookInterval is how often a record is read that nothing told of a new line of.
+const lookInterval = time.Second
+
+// Follow tells what an operation did and does, from its record, until it is over. The operation's unit changes its status
+// with each line, which is when the record is read. A cancelled ctx ends the following, not the operation; the error is
+// then that of ctx.
 func (h *Host) Follow(ctx context.Context, id string, tell func(Event)) (*swap.Plan, swap.Result, error) {
-	if err := os.MkdirAll(h.records, 0o755); err != nil {
-		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	files, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer files.Close()
-		err = files.Add(h.records)
-	}
-	if err != nil {
-		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
-	}
 	unit := gate.OperationUnit(id)
 	states, err := h.systemd.Watch(ctx, unit)
 	if err != nil {
 		return nil, swap.Result{}, fmt.Errorf("cannot follow the operation %q: %v", id, err)
 	}
 	f := &following{host: h, id: id, tell: tell}
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
 	for {
 		over, err := f.read()
 		if over || err != nil {
@@ -53,11 +44,7 @@ func (h *Host) Follow(ctx context.Context, id string, tell func(Event)) (*swap.P
 		select {
 		case <-ctx.Done():
 			return f.plan, swap.Result{}, ctx.Err()
-		case event := <-files.Events:
-			if filepath.Base(event.Name) != id+".jsonl" {
-				continue
-			}
-		case <-files.Errors: // an overflow: it is read again all the same
+		case <-look.C:
 		case state, open := <-states:
 			if !open {
 				return f.plan, swap.Result{}, errors.Join(ctx.Err(), errFollow(id))
@@ -109,6 +96,9 @@ func (f *following) read() (over bool, err error) {
 	for ; f.seen < len(entries); f.seen++ {
 		e := entries[f.seen]
 		f.step = e.Step
+		if e.State == swap.Undoing {
+			f.step = "undo " + e.Step
+		}
 		if e.Plan != nil {
 			f.plan = e.Plan
 		}

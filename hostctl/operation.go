@@ -198,7 +198,7 @@ func (w *worker) work(ctx context.Context, entries []swap.Entry) (swap.Result, e
 	// Killed before there was a plan: as long as somebody may be waiting, it is made now.
 	early := open.Plan == nil && len(entries) > 1 && open.Boot == swap.BootID() && open.Resumed < maxEarly
 	if early {
-		if err := w.record.Write(swap.Entry{State: swap.Resumed, Boot: open.Boot, Step: "plan"}); err != nil {
+		if err := w.write(swap.Entry{State: swap.Resumed, Boot: open.Boot, Step: "plan"}); err != nil {
 			return swap.Result{}, err
 		}
 	}
@@ -248,5 +248,13 @@ func (w *worker) refuse(cause error) (swap.Result, error) {
 	case errors.As(cause, &locked):
 		res.Locked = true
 	}
-	return res, w.record.Write(swap.Entry{State: res.State, Step: res.Step, Error: res.Error, Result: &res})
+	return res, w.write(swap.Entry{State: res.State, Step: res.Step, Error: res.Error, Result: &res})
+}
+
+func (w *worker) write(e swap.Entry) error {
+	err := w.record.Write(e)
+	if err == nil {
+		w.progress.Recorded(e)
+	}
+	return err
 }

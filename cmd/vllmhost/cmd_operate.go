@@ -48,21 +48,35 @@ go back; a shutdown of the host leaves it to the next boot.`,
 	}
 }
 
-// workLog tells the journal what an operation does, and systemd's status what it is doing.
+// workLog tells the journal what an operation does, and systemd's status what it is doing. Each line of the record changes
+// the status, by which those who follow know that there is one.
 type workLog struct {
 	log  *slog.Logger
 	step string
 }
 
 func (w *workLog) Announce(plan *swap.Plan) { w.log.Info("swap " + plan.ID + ": " + plan.Summary()) }
-func (w *workLog) Begin(step string)        { w.step = step; w.status(step) }
-func (w *workLog) Undo(step string)         { w.step = "undo " + step; w.status(w.step) }
+func (w *workLog) Begin(step string)        { w.step = step }
+func (w *workLog) Undo(step string)         { w.step = "undo " + step }
 func (w *workLog) Detail(text string)       { w.status(w.step + ": " + text) }
 func (w *workLog) Done(text string)         { w.log.Info(w.step + ": " + text) }
 func (w *workLog) Skip(text string)         { w.log.Info(w.step + ": " + text) }
 func (w *workLog) Fail(text string)         { w.log.Warn(w.step + " failed: " + text) }
 func (w *workLog) Lost(step string, err error) {
 	w.log.Error(fmt.Sprintf("the record stops at step %q: %v", step, err))
+}
+
+func (w *workLog) Recorded(e swap.Entry) {
+	switch {
+	case e.Step == "" || e.State.Closed():
+		w.status(string(e.State))
+	case e.State == swap.Doing:
+		w.status(e.Step)
+	case e.State == swap.Undoing:
+		w.status("undo " + e.Step)
+	default:
+		w.status(fmt.Sprintf("%s %s", e.Step, e.State))
+	}
 }
 
 func (w *workLog) status(text string) {

@@ -92,6 +92,7 @@ type Progress interface {
 	Fail(text string)          // the current step or undo failed
 	Undo(step string)          // undoing a step begins
 	Announce(p *Plan)          // before the first step
+	Recorded(e Entry)          // a line of the record is on disk; it comes before the call that tells of the same
 	Lost(step string, e error) // the record could not be written
 }
 
@@ -225,8 +226,8 @@ func (s *run) forward(ctx context.Context) Result {
 }
 
 func (s *run) do(ctx context.Context, step Step) error {
-	s.Progress.Begin(step.Name)
 	err := s.write(Entry{Step: step.Name, State: Doing})
+	s.Progress.Begin(step.Name)
 	var detail string
 	if err == nil {
 		detail, err = step.Do(ctx, s)
@@ -323,8 +324,8 @@ func (s *run) rollBack(ctx context.Context) Result {
 }
 
 func (s *run) undo(ctx context.Context, step Step) error {
-	s.Progress.Undo(step.Name)
 	s.note(Entry{Step: step.Name, State: Undoing})
+	s.Progress.Undo(step.Name)
 	detail, err := step.Undo(ctx, s)
 	if err != nil && s.halting(ctx) {
 		return errHalting
@@ -346,8 +347,8 @@ func (s *run) proveOld(ctx context.Context) (string, error) {
 	if len(s.plan.Restore) == 0 {
 		return "", nil
 	}
-	s.Progress.Undo("probe")
 	s.note(Entry{Step: "probe", State: Undoing})
+	s.Progress.Undo("probe")
 	answer, err := s.proveAll(ctx, s.plan.Restore)
 	if err != nil {
 		s.Progress.Fail(err.Error())
@@ -373,6 +374,9 @@ func (s *run) write(e Entry) error {
 	e.Time = time.Now().UTC()
 	err := s.Record.Write(e)
 	s.position.read(e)
+	if err == nil {
+		s.Progress.Recorded(e)
+	}
 	return err
 }
 

@@ -27,6 +27,7 @@ const (
 	managerPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
 	managerIface = busName + ".Manager"
 	unitIface    = busName + ".Unit"
+	serviceIface = busName + ".Service"
 	jobIface     = busName + ".Job"
 	propsIface   = "org.freedesktop.DBus.Properties"
 )

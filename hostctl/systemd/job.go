@@ -27,7 +27,7 @@ const (
 // and the unit, read again, is active; anything else is a *JobError. When the context ends first, the job goes on in
 // systemd: stop the unit to end it.
 func (c *Client) Start(ctx context.Context, name string) error {
-	result, status, err := c.run(ctx, "StartUnit", name)
+	result, status, err := c.run(ctx, "StartUnit", name, "active")
 	switch result {
 	case "done", "skipped", "": // "": its end was not seen, and the state decides
 		if status.Active == "active" {
@@ -41,10 +41,10 @@ func (c *Client) Start(ctx context.Context, name string) error {
 // that the unit, read again, is inactive or failed; anything else is a *JobError. A stop that somebody's start cancels
 // is tried once more.
 func (c *Client) Stop(ctx context.Context, name string) error {
-	result, status, err := c.run(ctx, "StopUnit", name)
+	result, status, err := c.run(ctx, "StopUnit", name, "inactive")
 	if result == "canceled" && !(status.stopped() && status.Job.ID == 0) {
 		c.log.Warn("a stop was cancelled, stopping again", "unit", name, "state", status.state())
-		result, status, err = c.run(ctx, "StopUnit", name)
+		result, status, err = c.run(ctx, "StopUnit", name, "inactive")
 	}
 	if errors.Is(err, ErrNoSuchUnit) || status.stopped() {
 		return nil
@@ -86,9 +86,9 @@ func (c *Client) queue(ctx context.Context, method, name string) (job dbus.Objec
 	return job, nil
 }
 
-// run queues a job, waits for its end, and reads the unit again. The status is zero where there was no job or the unit
-// cannot be read.
-func (c *Client) run(ctx context.Context, method, name string) (result string, s UnitStatus, err error) {
+// run queues a job, waits for its end, and looks at the unit again: at all of it unless the job is done and the unit
+// as wanted. The status is zero where there was no job or the unit cannot be read.
+func (c *Client) run(ctx context.Context, method, name, wanted string) (result string, s UnitStatus, err error) {
 	w := &jobWatch{removed: make(map[dbus.ObjectPath]removal), woken: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.jobs[w] = struct{}{} // before the call: a short job ends before its name is known here
@@ -112,9 +112,12 @@ func (c *Client) run(ctx context.Context, method, name string) (result string, s
 		look, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 		defer cancel()
 	}
-	s, lookErr := c.unit(look, name)
+	s, lookErr := c.glance(look, name)
 	if result == "canceled" && lookErr == nil {
 		s = c.settled(look, s)
+	}
+	if lookErr == nil && (result != "done" || s.Active != wanted) {
+		s, lookErr = c.unit(look, name)
 	}
 	if err == nil {
 		err = lookErr

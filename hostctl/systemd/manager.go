@@ -81,7 +81,7 @@ func (c *Client) ReloadIfNeeded(ctx context.Context, names ...string) (reloaded 
 		if err := checkName(name); err != nil {
 			return false, fmt.Errorf("cannot reload systemd: %w", err)
 		}
-		patterns[i] = strings.ReplaceAll(name, `\`, `\\`)
+		patterns[i] = pattern(name)
 	}
 	loaded, err := c.List(ctx, patterns...)
 	if err != nil {

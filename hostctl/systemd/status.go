@@ -113,6 +113,34 @@ func (c *Client) List(ctx context.Context, patterns ...string) ([]UnitStatus, er
 	return units, nil
 }
 
+// glance reads of one unit what List tells, and its StatusText and InvocationID: for a tenth of what all properties cost
+// systemd, which matters while it is busy starting that unit. It does not load a unit: one that is not is inactive.
+func (c *Client) glance(ctx context.Context, name string) (UnitStatus, error) {
+	path, err := unitPath(name)
+	if err != nil {
+		return UnitStatus{}, err
+	}
+	list, err := c.List(ctx, pattern(name))
+	if err != nil {
+		return UnitStatus{}, err
+	}
+	if len(list) == 0 {
+		return UnitStatus{Name: name, Active: "inactive", Sub: "dead"}, nil
+	}
+	s := list[0]
+	text, err := c.property(ctx, path, serviceIface, "StatusText")
+	s.StatusText, _ = text.(string) // an error: it is no service, or was unloaded just now
+	if err == nil {
+		id, _ := c.property(ctx, path, unitIface, "InvocationID")
+		bytes, _ := id.([]byte)
+		s.InvocationID = hex.EncodeToString(bytes)
+	}
+	return s, nil
+}
+
+// pattern matches one unit name alone.
+func pattern(name string) string { return strings.ReplaceAll(name, `\`, `\\`) }
+
 // unit is Unit without the words around an error.
 func (c *Client) unit(ctx context.Context, name string) (UnitStatus, error) {
 	path, err := unitPath(name)

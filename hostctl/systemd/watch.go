@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -11,19 +12,20 @@ import (
 // watchInterval is how often a watch looks by itself, beside the signals that should make it look.
 const watchInterval = 2 * time.Second
 
-// Watch follows a unit: the channel gives its present state first and then its newest state after each change. A
-// receiver that is slow misses what lies between, never the newest. The channel is closed when the context ends, or
-// the client is closed. The unit need not exist yet.
+// Watch follows a unit: the channel gives its present state first and then its newest state after each change. Of the
+// state it gives Name, Load, Active, Sub, Job, StatusText and InvocationID; a unit that is not loaded is inactive. A
+// receiver that is slow misses what lies between, never the newest. The channel is closed when the context ends, or the
+// client is closed. The unit need not exist yet.
 func (c *Client) Watch(ctx context.Context, name string) (<-chan UnitStatus, error) {
 	path, err := unitPath(name)
 	if err != nil {
 		return nil, err
 	}
 	w := c.addWatch(ctx, path)
-	first, err := c.Unit(ctx, name)
+	first, err := c.glance(ctx, name)
 	if err != nil {
 		c.removeWatch(path, w)
-		return nil, err
+		return nil, fmt.Errorf("cannot watch %q: %w", name, err)
 	}
 	states := make(chan UnitStatus, 1)
 	states <- first
@@ -48,7 +50,7 @@ func (c *Client) follow(ctx context.Context, w *unitWatch, name string, last Uni
 		case <-c.life.Done():
 			return
 		}
-		s, err := c.unit(ctx, name)
+		s, err := c.glance(ctx, name)
 		if err != nil {
 			if ctx.Err() == nil {
 				c.log.Debug("cannot read a unit that is watched", "unit", name, "cause", err)
