@@ -85,7 +85,7 @@ func (h *Host) shmOwners(ctx context.Context, except string) (map[int]shm.Owner,
 			o.Unit = name
 		}
 		if f.section.Shm == "host" && f.section.Instance != except && o.Busy == "" {
-			status, err := h.systemd.Unit(ctx, name)
+			status, err := h.systemd.State(ctx, name)
 			if err != nil {
 				return nil, err
 			}

@@ -117,7 +117,7 @@ func (h *Host) lockNow(ctx context.Context, holder Holder) (*lock, error) {
 // takeUp has an interrupted operation carried out again, unless that is already so.
 func (h *Host) takeUp(ctx context.Context, id string) error {
 	unit := gate.OperationUnit(id)
-	status, err := h.systemd.Unit(ctx, unit)
+	status, err := h.systemd.State(ctx, unit)
 	if err != nil || running(status) || status.Job.ID != 0 {
 		return err
 	}

@@ -15,14 +15,14 @@ import (
 // PlanSwap says what a swap would do. It works from what apply wrote, not from the profile, and changes nothing. A swap
 // that cannot be planned is a *swap.RefusedError.
 func (h *Host) PlanSwap(ctx context.Context, req swap.Request) (*swap.Plan, error) {
-	facts, err := h.facts(ctx, req.Names)
+	facts, err := h.facts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return h.planFrom(facts, req)
+	return h.planFrom(ctx, facts, req)
 }
 
-func (h *Host) planFrom(facts []swap.Fact, req swap.Request) (_ *swap.Plan, err error) {
+func (h *Host) planFrom(ctx context.Context, facts []swap.Fact, req swap.Request) (_ *swap.Plan, err error) {
 	if req.Back != "" {
 		if req.Names, err = h.backTo(facts, req.Back); err != nil {
 			return nil, err
@@ -33,9 +33,20 @@ func (h *Host) planFrom(facts []swap.Fact, req swap.Request) (_ *swap.Plan, err 
 			return nil, &swap.RefusedError{Problems: []swap.Problem{unknown(name, facts)}}
 		}
 	}
-	for i, f := range facts {
+	for i := range facts {
+		f := &facts[i]
 		if f.Edited && req.KeepEdits {
-			facts[i].Edited, facts[i].Pending = false, nil
+			f.Edited, f.Pending = false, nil
+		}
+		if !slices.Contains(req.Names, f.Section.Instance) {
+			continue
+		}
+		unit := unitgen.UnitName(f.Section.Instance)
+		if f.Status, err = h.systemd.Unit(ctx, unit); err != nil {
+			return nil, err
+		}
+		if f.Newer, err = h.units.NewerThan(unit, f.Status.ActiveSince); err != nil {
+			return nil, err
 		}
 	}
 	plan, problems := swap.NewPlan("", facts, req.Names)
@@ -62,11 +73,11 @@ func unknown(name string, facts []swap.Fact) swap.Problem {
 // plan, which is made again until nothing else runs; whatever starts after it meets the claim in its guard.
 func (h *Host) claimSwap(ctx context.Context, claims *swapClaims, id string, req swap.Request) (*swap.Plan, error) {
 	for {
-		facts, err := h.facts(ctx, req.Names)
+		facts, err := h.facts(ctx)
 		if err != nil {
 			return nil, err
 		}
-		plan, err := h.planFrom(facts, req)
+		plan, err := h.planFrom(ctx, facts, req)
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +122,8 @@ func (c *swapClaims) drop() {
 	}
 }
 
-// facts gathers what a plan rests on, ordered by instance. All is asked for of those that run and of those that are named:
-// systemd takes milliseconds for each.
-func (h *Host) facts(ctx context.Context, names []string) ([]swap.Fact, error) {
+// facts gathers what a plan rests on, ordered by instance, but for what matters of the instances to start alone.
+func (h *Host) facts(ctx context.Context) ([]swap.Fact, error) {
 	files, err := h.unitFiles()
 	if err != nil {
 		return nil, err
@@ -129,15 +139,8 @@ func (h *Host) facts(ctx context.Context, names []string) ([]swap.Fact, error) {
 		}
 		fact := swap.Fact{Section: f.section, Text: f.text, Pending: f.pending, Edited: f.edited}
 		fact.Status = states[name]
-		if running(fact.Status) || slices.Contains(names, f.section.Instance) {
-			if fact.Status, err = h.systemd.Unit(ctx, name); err != nil {
-				return nil, err
-			}
-		} else if fact.Status.Active == "" {
+		if fact.Status.Active == "" { // not loaded
 			fact.Status.Active, fact.Status.Sub = "inactive", "dead"
-		}
-		if fact.Newer, err = h.units.NewerThan(name, fact.Status.ActiveSince); err != nil {
-			return nil, err
 		}
 		if fact.Enabled, err = h.units.Enabled(name, bootTarget); err != nil {
 			return nil, err

@@ -23,8 +23,10 @@ type Await struct {
 }
 
 const (
-	// Nothing signals that a socket listens, so this polls; it bounds the delay from "answers" to "ready".
+	// Nothing signals that a socket listens, so this polls, and faster once the log says that the server is starting. It
+	// bounds the delay from "answers" to "ready".
 	pollInterval = 10 * time.Millisecond
+	soonInterval = 2 * time.Millisecond
 	// How long to wait after an answer that is not the right one yet.
 	retryInterval = 500 * time.Millisecond
 	// How often systemd hears how the start is going.
@@ -116,7 +118,11 @@ func (a *Await) ready(ctx context.Context, s unitgen.Section, env Environment, d
 				lines = nil
 				continue
 			}
+			before := l.log.phase()
 			l.line(line)
+			if now := l.log.phase(); now != before && now == startingServer && last == nil {
+				poll.Reset(soonInterval)
+			}
 		case <-report.C:
 			if err := l.report(); err != nil {
 				return err

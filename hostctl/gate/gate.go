@@ -18,7 +18,8 @@ import (
 // Systemd is what the hooks ask of systemd.
 type Systemd interface {
 	Unit(ctx context.Context, name string) (systemd.UnitStatus, error)
-	Units(ctx context.Context, pattern string) ([]systemd.UnitStatus, error)
+	State(ctx context.Context, name string) (systemd.UnitStatus, error)
+	List(ctx context.Context, patterns ...string) ([]systemd.UnitStatus, error)
 	Watch(ctx context.Context, name string) (<-chan systemd.UnitStatus, error)
 	QueueStop(ctx context.Context, name string) error
 }

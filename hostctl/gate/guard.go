@@ -108,11 +108,11 @@ func (g *Guard) pass(skip []string, err error) error {
 // may use.
 func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID string) (siblings []Start, err error) {
 	void := func(s Start) (bool, error) {
-		status, err := g.Systemd.Unit(ctx, unitgen.UnitName(s.Section.Instance))
+		status, err := g.Systemd.State(ctx, unitgen.UnitName(s.Section.Instance))
 		return err == nil && (status.InvocationID != s.InvocationID || over(status)), err
 	}
 	ended := func(o Operation) (bool, error) {
-		status, err := g.Systemd.Unit(ctx, OperationUnit(o.ID))
+		status, err := g.Systemd.State(ctx, OperationUnit(o.ID))
 		return err == nil && over(status) && status.Job.ID == 0, err
 	}
 	var others []unitgen.Section
@@ -150,7 +150,7 @@ func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID st
 
 // running are the other instances that run, also without a claim: started before /run was emptied, or by an older program.
 func (g *Guard) running(ctx context.Context, self unitgen.Section) ([]unitgen.Section, error) {
-	all, err := g.Systemd.Units(ctx, "vllm-*.service")
+	all, err := g.Systemd.List(ctx, "vllm-*.service")
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,10 @@ func (g *Guard) running(ctx context.Context, self unitgen.Section) ([]unitgen.Se
 		if status.Name == unitgen.UnitName(self.Instance) || over(status) || status.Sub == "start-pre" {
 			continue
 		}
-		other, err := sectionOf(status)
+		other, status, err := g.loaded(ctx, status.Name)
+		if over(status) {
+			continue // it ended, and was unloaded, just now
+		}
 		if errors.Is(err, unitgen.ErrNotOurs) {
 			continue
 		}

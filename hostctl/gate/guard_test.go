@@ -36,12 +36,16 @@ func (f *fakeSystemd) Unit(_ context.Context, name string) (systemd.UnitStatus, 
 	return u, nil
 }
 
-func (f *fakeSystemd) Units(_ context.Context, pattern string) ([]systemd.UnitStatus, error) {
+func (f *fakeSystemd) State(ctx context.Context, name string) (systemd.UnitStatus, error) {
+	return f.Unit(ctx, name)
+}
+
+func (f *fakeSystemd) List(_ context.Context, patterns ...string) ([]systemd.UnitStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []systemd.UnitStatus
 	for _, u := range f.units {
-		if matches, _ := filepath.Match(pattern, u.Name); matches {
+		if matches, _ := filepath.Match(patterns[0], u.Name); matches {
 			all = append(all, u)
 		}
 	}

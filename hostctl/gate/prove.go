@@ -121,7 +121,7 @@ type Prover struct{ Systemd Systemd }
 
 // Prove returns in a few words how the instance answered.
 func (p Prover) Prove(ctx context.Context, s unitgen.Section) (string, error) {
-	status, err := p.Systemd.Unit(ctx, unitgen.UnitName(s.Instance))
+	status, err := p.Systemd.State(ctx, unitgen.UnitName(s.Instance))
 	if err != nil {
 		return "", err
 	}

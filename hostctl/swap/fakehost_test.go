@@ -64,12 +64,12 @@ func (h *fakeHost) state() state {
 	return state{maps.Clone(h.text), maps.Clone(h.pending), maps.Clone(h.active), boot}
 }
 
-func (h *fakeHost) Unit(_ context.Context, name string) (systemd.UnitStatus, error) {
+func (h *fakeHost) State(_ context.Context, name string) (systemd.UnitStatus, error) {
 	s := systemd.UnitStatus{Name: name, Load: "loaded", Active: "inactive", Sub: "dead"}
 	if _, on := h.active[name]; on {
 		s.Active, s.Sub, s.ControlGroup = "active", "running", "/system.slice/"+name
 	}
-	return s, h.call("Unit", name)
+	return s, h.call("State", name)
 }
 
 func (h *fakeHost) Start(_ context.Context, name string) error {

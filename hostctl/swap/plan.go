@@ -20,9 +20,10 @@ type Fact struct {
 	Text    []byte          // as installed; nil when only Pending exists
 	Pending []byte          // the definition that a swap would install, or nil
 	Edited  bool            // changed by hand since it was written
-	Newer   bool            // Text was written after the running unit started
 	Enabled bool            // starts at boot
-	Status  systemd.UnitStatus
+	// Status is that of systemd.Client.List, but the whole of it for an instance to start.
+	Status systemd.UnitStatus
+	Newer  bool // of an instance to start: Text was written after the running unit started
 }
 
 func (f Fact) unit() string { return unitgen.UnitName(f.Section.Instance) }

@@ -14,7 +14,7 @@ import (
 
 // Systemd is what a swap asks of systemd.
 type Systemd interface {
-	Unit(ctx context.Context, name string) (systemd.UnitStatus, error)
+	State(ctx context.Context, name string) (systemd.UnitStatus, error)
 	Start(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
 	Kill(ctx context.Context, name string, sig syscall.Signal) error

@@ -49,7 +49,7 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 // stop stops one instance. It returns how many processes are gone, and in a few words what became of its requests.
 func (s *run) stop(ctx context.Context, sec unitgen.Section) (gone int, requests string, err error) {
 	unit := unitgen.UnitName(sec.Instance)
-	before, err := s.Systemd.Unit(ctx, unit)
+	before, err := s.Systemd.State(ctx, unit)
 	if err != nil {
 		return 0, "", err
 	}

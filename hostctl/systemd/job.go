@@ -112,7 +112,7 @@ func (c *Client) run(ctx context.Context, method, name, wanted string) (result s
 		look, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 		defer cancel()
 	}
-	s, lookErr := c.glance(look, name)
+	s, lookErr := c.state(look, name)
 	if result == "canceled" && lookErr == nil {
 		s = c.settled(look, s)
 	}

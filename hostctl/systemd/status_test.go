@@ -55,26 +55,35 @@ func TestUnknownUnit(t *testing.T) {
 	}
 }
 
-func TestUnits(t *testing.T) {
+// State tells the same as Unit, of less, without the reading of all properties, and does not load a unit.
+func TestState(t *testing.T) {
 	t.Parallel()
 	srv := systemdtest.Start(t)
-	for _, u := range []systemdtest.Unit{
-		{Name: "vllm-b.service", Active: "active"}, {Name: "vllm-a.service"}, {Name: "sshd.service"},
-		{Name: "vllm-mentioned.service", Load: "not-found"},
-	} {
-		srv.Add(u)
-	}
+	srv.Add(systemdtest.Unit{Name: "vllm-a.service", StatusText: "loading weights 43 %", Stops: []systemdtest.Outcome{{Hang: true}}})
 	ctx, c := open(t, srv)
-	got, err := c.Units(ctx, "vllm-*.service")
+	if err := c.Start(ctx, "vllm-a.service"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.QueueStop(ctx, "vllm-a.service"); err != nil {
+		t.Fatal(err)
+	}
+	before := srv.Calls("GetAll")
+	got, err := c.State(ctx, "vllm-a.service")
+	if err != nil || srv.Calls("GetAll") != before {
+		t.Errorf("%v; %d reads of all properties, want none", err, srv.Calls("GetAll")-before)
+	}
+	all, err := c.Unit(ctx, "vllm-a.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, u := range got {
-		names = append(names, u.Name+" "+u.Active)
+	want := systemd.UnitStatus{Name: all.Name, Load: all.Load, Active: all.Active, Sub: all.Sub, Job: all.Job,
+		StatusText: all.StatusText, InvocationID: all.InvocationID, ControlGroup: all.ControlGroup}
+	if diff := cmp.Diff(want, got); diff != "" || got.StatusText == "" || got.InvocationID == "" || got.ControlGroup == "" {
+		t.Errorf("(-Unit +State)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"vllm-a.service inactive", "vllm-b.service active"}, names); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	got, err = c.State(ctx, "vllm-unknown.service")
+	if want := (systemd.UnitStatus{Name: "vllm-unknown.service", Active: "inactive", Sub: "dead"}); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("of one that is not loaded: got %+v, %v, want %+v", got, err, want)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 const watchInterval = 2 * time.Second
 
 // Watch follows a unit: the channel gives its present state first and then its newest state after each change. Of the
-// state it gives Name, Load, Active, Sub, Job, StatusText and InvocationID; a unit that is not loaded is inactive. A
+// state it gives Name, Load, Active, Sub, Job, StatusText, InvocationID and ControlGroup; a unit that is not loaded is inactive. A
 // receiver that is slow misses what lies between, never the newest. The channel is closed when the context ends, or the
 // client is closed. The unit need not exist yet.
 func (c *Client) Watch(ctx context.Context, name string) (<-chan UnitStatus, error) {
@@ -22,7 +22,7 @@ func (c *Client) Watch(ctx context.Context, name string) (<-chan UnitStatus, err
 		return nil, err
 	}
 	w := c.addWatch(ctx, path)
-	first, err := c.glance(ctx, name)
+	first, err := c.state(ctx, name)
 	if err != nil {
 		c.removeWatch(path, w)
 		return nil, fmt.Errorf("cannot watch %q: %w", name, err)
@@ -50,7 +50,7 @@ func (c *Client) follow(ctx context.Context, w *unitWatch, name string, last Uni
 		case <-c.life.Done():
 			return
 		}
-		s, err := c.glance(ctx, name)
+		s, err := c.state(ctx, name)
 		if err != nil {
 			if ctx.Err() == nil {
 				c.log.Debug("cannot read a unit that is watched", "unit", name, "cause", err)
