@@ -192,7 +192,7 @@ func (w *worker) work(ctx context.Context, entries []swap.Entry) (swap.Result, e
 	runner := swap.Runner{
 		Systemd: w.systemd, Files: w.units, Pending: w.pending,
 		Prover: gate.Prover{Systemd: w.systemd}, Cgroups: cgroups{}, Requests: requests{},
-		Preflight: preflight{gate.Preflight{GPUs: w.GPUs()}, w.request.Skip}, Resources: resources{w.Host, w.request.Skip},
+		Preflight: preflight{gate.Preflight{Systemd: w.systemd, GPUs: w.GPUs()}, w.request.Skip}, Resources: resources{w.Host, w.request.Skip},
 		Claims: claims, Progress: lockedProgress{w.progress, lock}, Record: w.record,
 	}
 	// Killed before there was a plan: as long as somebody may be waiting, it is made now.

@@ -1,6 +1,7 @@
 package hostctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -48,7 +49,7 @@ func (p preflight) Check(ctx context.Context, plan *swap.Plan) (string, []swap.P
 
 // one checks one instance: its model, which may take a while, beside all else.
 func (p preflight) one(ctx context.Context, t swap.Target, leaving []string) (facts []string, problems []swap.Problem, err error) {
-	c := gate.Candidate{Section: t.Section, Status: t.Status, Leaving: leaving, Skip: append(slices.Clone(p.skip), t.Section.Allow...)}
+	c := gate.Candidate{Section: t.Section, Leaving: leaving, Skip: append(slices.Clone(p.skip), t.Section.Allow...)}
 	unit := t.Install
 	if t.Before != "" {
 		if c.Installed, err = unitgen.ParseSection([]byte(t.Before)); err != nil {
@@ -81,7 +82,7 @@ func (p preflight) one(ctx context.Context, t swap.Target, leaving []string) (fa
 		facts = append(facts, report.Summary())
 	}
 	for _, r := range refusals {
-		problem := swap.Problem{ID: r.Check, Text: r.Why}
+		problem := swap.Problem{ID: cmp.Or(r.Check, "unit"), Text: r.Why}
 		if r.Hint != "" {
 			problem.Hints = []string{r.Hint}
 		}

@@ -38,9 +38,10 @@ func (h *Host) planFrom(ctx context.Context, facts []swap.Fact, req swap.Request
 		if f.Edited && req.KeepEdits {
 			f.Edited, f.Pending = false, nil
 		}
-		if !slices.Contains(req.Names, f.Section.Instance) {
+		if !slices.Contains(req.Names, f.Section.Instance) || !running(f.Status) {
 			continue
 		}
+		// Of what runs already it matters since when. All else that systemd has to say of a unit is for the preflight.
 		unit := unitgen.UnitName(f.Section.Instance)
 		if f.Status, err = h.systemd.Unit(ctx, unit); err != nil {
 			return nil, err

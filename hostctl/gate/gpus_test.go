@@ -144,7 +144,7 @@ func TestPreflightOfGPUs(t *testing.T) {
 			tt.set(f)
 			section := unitgen.Section{Instance: "a", AllGPUs: true, GPUCount: 2}
 			nobodyListens := func(unitgen.Section) ([]ports.Holder, error) { return nil, nil }
-			facts, refusals, err := Preflight{GPUs: f, Holders: nobodyListens}.Check(t.Context(),
+			facts, refusals, err := Preflight{Systemd: &fakeSystemd{}, GPUs: f, Holders: nobodyListens}.Check(t.Context(),
 				Candidate{Section: section, Skip: []string{CheckEngine, tt.skip}})
 			if err != nil {
 				t.Fatal(err)

@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"vllmhost/hostctl/ports"
-	"vllmhost/hostctl/systemd"
+	"vllmhost/hostctl/proc"
 	"vllmhost/unitgen"
 )
 
 // Preflight does on paper what Guard will do before the start, while another side still serves.
 type Preflight struct {
-	Root string // put before the paths of disks and of the kernel's limits, for tests
-	GPUs GPUs
+	Systemd Systemd
+	Root    string // put before the paths of disks and of the kernel's limits, for tests
+	GPUs    GPUs
 	// Holders lists who has a socket where an instance wants to listen; nil looks at this host.
 	Holders func(s unitgen.Section) ([]ports.Holder, error)
 }
@@ -22,49 +24,63 @@ type Preflight struct {
 // Candidate is an instance that is to start once others have left.
 type Candidate struct {
 	Section unitgen.Section
-	// Installed is the section of the unit as it is now, and Status the state of that unit; Section may be of a definition
-	// that is still pending.
+	// Installed is the section of the unit as it is now; Section may be of a definition that is still pending.
 	Installed unitgen.Section
-	Status    systemd.UnitStatus
 	Leaving   []string // units that will be stopped before
 	Skip      []string // checks to pass over
 }
 
 // Check returns in a few words what it found to be right, and everything that stands in the way.
 func (p Preflight) Check(ctx context.Context, c Candidate) (facts []string, refusals []*Refusal, err error) {
-	checks := []func(context.Context, Candidate) (string, error){p.dropIns, p.engine, p.port, p.gpus, p.sharedMemory, p.disk, p.limits}
-	for _, check := range checks {
-		fact, err := check(ctx, c)
+	checks := []func(context.Context, Candidate) (string, error){p.unit, p.engine, p.port, p.gpus, p.sharedMemory, p.disk, p.limits}
+	results := make([]struct {
+		fact string
+		err  error
+	}, len(checks))
+	var wait sync.WaitGroup
+	for i, check := range checks {
+		wait.Go(func() { results[i].fact, results[i].err = check(ctx, c) })
+	}
+	wait.Wait()
+	for _, r := range results {
 		var refusal *Refusal
 		switch {
-		case errors.As(err, &refusal) && slices.Contains(c.Skip, refusal.Check):
+		case errors.As(r.err, &refusal) && slices.Contains(c.Skip, refusal.Check):
 			facts = append(facts, refusal.Check+" skipped")
-		case errors.As(err, &refusal):
+		case errors.As(r.err, &refusal):
 			refusals = append(refusals, refusal)
-		case err != nil:
-			return facts, refusals, err
-		case fact != "":
-			facts = append(facts, fact)
+		case r.err != nil:
+			return facts, refusals, r.err
+		case r.fact != "":
+			facts = append(facts, r.fact)
 		}
 	}
 	return facts, refusals, nil
 }
 
-func (p Preflight) dropIns(_ context.Context, c Candidate) (string, error) {
-	if len(c.Status.DropIns) == 0 {
+// unit refuses where systemd would not start the unit, or not as it is written.
+func (p Preflight) unit(ctx context.Context, c Candidate) (string, error) {
+	unit := unitgen.UnitName(c.Section.Instance)
+	status, err := p.Systemd.Unit(ctx, unit)
+	switch {
+	case err != nil:
+		return "", err
+	case status.Load == "masked":
+		return "", &Refusal{Why: unit + " is masked", Hint: "systemctl unmask " + unit}
+	case len(status.DropIns) == 0:
 		return "", nil
 	}
-	return "", checkDropIns(c.Installed, c.Status, c.Status.Environment)
+	return "", checkDropIns(c.Installed, status, status.Environment)
 }
 
 func (p Preflight) engine(_ context.Context, c Candidate) (string, error) {
 	return "", checkEngine(c.Section)
 }
 
-func (p Preflight) port(_ context.Context, c Candidate) (string, error) {
+func (p Preflight) port(ctx context.Context, c Candidate) (string, error) {
 	find := p.Holders
 	if find == nil {
-		find = holdersOf
+		find = func(s unitgen.Section) ([]ports.Holder, error) { return holdersAmong(s, p.members(ctx, c.Leaving)) }
 	}
 	var from string
 	leaves := func(h ports.Holder) bool {
@@ -81,4 +97,18 @@ func (p Preflight) port(_ context.Context, c Candidate) (string, error) {
 		return fmt.Sprintf("%s held by %s, to be stopped", c.Section.Where(), from), nil
 	}
 	return c.Section.Where() + " free", nil
+}
+
+// members are the processes of units, as far as they can be found.
+func (p Preflight) members(ctx context.Context, units []string) []int {
+	var all []int
+	for _, unit := range units {
+		status, err := p.Systemd.State(ctx, unit)
+		if err != nil || status.ControlGroup == "" {
+			continue
+		}
+		pids, _ := proc.Members(status.ControlGroup)
+		all = append(all, pids...)
+	}
+	return all
 }

@@ -30,6 +30,10 @@ func prove(ctx context.Context, s unitgen.Section, members func() ([]int, error)
 	}
 	target := probe.Target{Host: s.Host, Port: s.Port, UDS: s.UDS, TLS: s.TLS, APIKey: apiKey, Models: s.Served}
 	answer, err := target.Ready(ctx)
+	if err == nil {
+		// Whoever came to listen meanwhile (SO_REUSEPORT) may have been the one who answered.
+		err = ownsSocket(s, members)
+	}
 	return Proof{answer}, err
 }
 
@@ -62,7 +66,7 @@ func listening(s unitgen.Section) ([]ports.Socket, error) {
 	if s.UDS != "" {
 		sockets, err = ports.OnPath(s.UDS)
 	} else {
-		sockets, err = ports.OnPort(s.Port)
+		sockets, err = ports.Listeners(s.Port)
 	}
 	return slices.DeleteFunc(sockets, func(socket ports.Socket) bool {
 		return socket.State != ports.Listening || s.UDS == "" && !socket.Blocks(address(s.Host))
@@ -103,11 +107,14 @@ func foreign(s unitgen.Section, socket ports.Socket) error {
 }
 
 // holdersOf lists who listens, or has bound a socket, where the instance wants to listen.
-func holdersOf(s unitgen.Section) ([]ports.Holder, error) {
+func holdersOf(s unitgen.Section) ([]ports.Holder, error) { return holdersAmong(s, nil) }
+
+// holdersAmong is holdersOf, with the processes that are likely to be among them.
+func holdersAmong(s unitgen.Section, likely []int) ([]ports.Holder, error) {
 	if s.UDS != "" {
 		return ports.UnixHolders(s.UDS)
 	}
-	holders, err := ports.Holders(s.Port)
+	holders, err := ports.Holders(s.Port, likely...)
 	return slices.DeleteFunc(holders, func(h ports.Holder) bool { return !h.Blocks(address(s.Host)) }), err
 }
 

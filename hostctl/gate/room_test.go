@@ -55,7 +55,7 @@ func TestPreflightOfRoom(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := Preflight{Root: root, GPUs: &fakeGPUs{n: 2}, Holders: func(unitgen.Section) ([]ports.Holder, error) { return nil, nil }}
+			p := Preflight{Systemd: &fakeSystemd{}, Root: root, GPUs: &fakeGPUs{n: 2}, Holders: func(unitgen.Section) ([]ports.Holder, error) { return nil, nil }}
 			_, refusals, err := p.Check(t.Context(), Candidate{Section: tt.section, Skip: []string{CheckEngine, CheckGPU, CheckMemory}})
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package ports
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,13 +18,14 @@ type Holder struct {
 	PIDs    []int // all that have it open, lowest first
 }
 
-// Holders returns the listening and the bound sockets on a TCP port and who holds them.
-func Holders(port int) ([]Holder, error) {
+// Holders returns the listening and the bound sockets on a TCP port and who holds them. The likely processes are looked at
+// first: for a socket that one of them has open nobody else is looked for, which a host of many processes takes long.
+func Holders(port int, likely ...int) ([]Holder, error) {
 	sockets, err := OnPort(port)
 	if err != nil {
 		return nil, err
 	}
-	return holders(slices.DeleteFunc(sockets, func(s Socket) bool { return s.State == TimeWait }))
+	return holders(sockets, likely...)
 }
 
 // UnixHolders returns the sockets that listen on, or are bound to, the path of a unix socket and who holds them. See
@@ -48,7 +50,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-func holders(sockets []Socket) ([]Holder, error) {
+func holders(sockets []Socket, likely ...int) ([]Holder, error) {
 	if len(sockets) == 0 {
 		return nil, nil
 	}
@@ -56,9 +58,13 @@ func holders(sockets []Socket) ([]Holder, error) {
 	for _, s := range sockets {
 		inodes = append(inodes, s.Inode)
 	}
-	owners, err := proc.SocketOwners(inodes...)
-	if err != nil {
-		return nil, err
+	owners := proc.SocketOwnersAmong(likely, inodes...)
+	if others := slices.DeleteFunc(inodes, func(inode uint64) bool { return owners[inode] != nil }); len(others) > 0 {
+		found, err := proc.SocketOwners(others...)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(owners, found)
 	}
 	held := make([]Holder, 0, len(sockets))
 	for _, s := range sockets {

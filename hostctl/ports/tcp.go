@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +12,6 @@ import (
 // States of TCP (include/net/tcp_states.h). A bound socket that does not listen is asked for as stateBoundInactive and
 // comes back as stateClose.
 const (
-	stateTimeWait      = 6
 	stateClose         = 7
 	stateListen        = 10
 	stateBoundInactive = 13
@@ -24,11 +24,11 @@ const (
 	attrV6Only      = 11 // INET_DIAG_SKV6ONLY
 )
 
-// dumpTCP returns the sockets on a port as far as the kernel reports them.
-func dumpTCP(port uint16) ([]Socket, error) {
+// dumpTCP returns the sockets on a port that are in one of the states (a set of bits), as far as the kernel reports them.
+func dumpTCP(port uint16, states uint32) ([]Socket, error) {
 	var sockets []Socket
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		err := dump(inetRequest(family, port), func(data []byte) error {
+		err := dump(inetRequest(family, port, states), func(data []byte) error {
 			s, err := parseInet(data)
 			// The filter by port is the kernel's for some states and ours for all.
 			if err == nil && s.State != "" && s.Addr.Port() == port {
@@ -43,10 +43,10 @@ func dumpTCP(port uint16) ([]Socket, error) {
 	return sockets, nil
 }
 
-func inetRequest(family byte, port uint16) []byte {
+func inetRequest(family byte, port uint16, states uint32) []byte {
 	request := make([]byte, inetRequestSize)
 	request[0], request[1] = family, unix.IPPROTO_TCP
-	native.PutUint32(request[4:], 1<<stateListen|1<<stateBoundInactive|1<<stateTimeWait)
+	native.PutUint32(request[4:], states)
 	binary.BigEndian.PutUint16(request[8:], port)
 	return request
 }
@@ -70,8 +70,6 @@ func parseInet(data []byte) (Socket, error) {
 		s.State = Listening
 	case stateClose:
 		s.State = Bound
-	case stateTimeWait:
-		s.State = TimeWait
 	}
 	attributes(data[inetMessageSize:], func(kind uint16, value []byte) {
 		if kind == attrV6Only && len(value) == 1 {
@@ -79,6 +77,24 @@ func parseInet(data []byte) (Socket, error) {
 		}
 	})
 	return s, nil
+}
+
+// boundReported is what kernelReportsBound found, once it did: a kernel does not change.
+var boundReported struct {
+	sync.Mutex
+	known, yes bool
+}
+
+func boundAreReported() (bool, error) {
+	b := &boundReported
+	b.Lock()
+	defer b.Unlock()
+	if b.known {
+		return b.yes, nil
+	}
+	yes, err := kernelReportsBound()
+	b.known, b.yes = err == nil, yes
+	return yes, err
 }
 
 // kernelReportsBound tries out whether the kernel reports bound sockets, with one of ours on a free port of its choice.
@@ -104,7 +120,7 @@ func kernelReportsBound() (bool, error) {
 		return false, err
 	}
 	seen := false
-	err = dump(inetRequest(unix.AF_INET, uint16(name.(*unix.SockaddrInet4).Port)), func(data []byte) error {
+	err = dump(inetRequest(unix.AF_INET, uint16(name.(*unix.SockaddrInet4).Port), 1<<stateBoundInactive), func(data []byte) error {
 		s, err := parseInet(data)
 		seen = seen || err == nil && s.Inode == self.Ino
 		return err

@@ -21,9 +21,8 @@ type Fact struct {
 	Pending []byte          // the definition that a swap would install, or nil
 	Edited  bool            // changed by hand since it was written
 	Enabled bool            // starts at boot
-	// Status is that of systemd.Client.List, but the whole of it for an instance to start.
-	Status systemd.UnitStatus
-	Newer  bool // of an instance to start: Text was written after the running unit started
+	Newer   bool            // of a running instance that is to serve: Text was written after it started
+	Status  systemd.UnitStatus
 }
 
 func (f Fact) unit() string { return unitgen.UnitName(f.Section.Instance) }
@@ -52,12 +51,11 @@ func (p *Plan) TextBefore(instance string) string { return p.Texts[instance] }
 
 // Target is an instance that a swap starts.
 type Target struct {
-	Section unitgen.Section    `json:"section"`           // of the definition to start
-	Install string             `json:"install,omitempty"` // text to install first; empty when the installed one is right
-	Before  string             `json:"before,omitempty"`  // the installed text; empty when there is none
-	Enabled bool               `json:"enabled"`           // already starts at boot
-	Serving bool               `json:"serving"`           // already runs with this definition, and is left alone
-	Status  systemd.UnitStatus `json:"-"`                 // when the plan was made
+	Section unitgen.Section `json:"section"`           // of the definition to start
+	Install string          `json:"install,omitempty"` // text to install first; empty when the installed one is right
+	Before  string          `json:"before,omitempty"`  // the installed text; empty when there is none
+	Enabled bool            `json:"enabled"`           // already starts at boot
+	Serving bool            `json:"serving"`           // already runs with this definition, and is left alone
 }
 
 // Summary names both sides: "minimax (port 8000, GPUs 0-7) -> kimi-int4 (port 8000, GPUs 0-7)".
@@ -209,13 +207,10 @@ func restorable(facts []Fact, stop []unitgen.Section) []unitgen.Section {
 }
 
 func newTarget(f Fact) (Target, *Problem) {
-	t := Target{Section: f.Section, Before: string(f.Text), Enabled: f.Enabled, Status: f.Status}
+	t := Target{Section: f.Section, Before: string(f.Text), Enabled: f.Enabled}
 	if f.Edited {
 		return t, &Problem{"unit", fmt.Sprintf("%s was edited by hand since vllmhost wrote it", f.unit()), []string{
 			"vllmhost apply --diff", "vllmhost apply --force " + f.Section.Instance}}
-	}
-	if f.Status.Load == "masked" {
-		return t, &Problem{"unit", f.unit() + " is masked", []string{"systemctl unmask " + f.unit()}}
 	}
 	// A pending definition that is installed already is what a swap left that was killed at its end.
 	if f.Pending == nil || bytes.Equal(f.Pending, f.Text) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -49,6 +50,10 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 // stop stops one instance. It returns how many processes are gone, and in a few words what became of its requests.
 func (s *run) stop(ctx context.Context, sec unitgen.Section) (gone int, requests string, err error) {
 	unit := unitgen.UnitName(sec.Instance)
+	drain := &draining{run: s, section: sec}
+	var counting sync.WaitGroup
+	counting.Go(func() { drain.count(ctx) })
+	defer counting.Wait()
 	before, err := s.Systemd.State(ctx, unit)
 	if err != nil {
 		return 0, "", err
@@ -57,10 +62,7 @@ func (s *run) stop(ctx context.Context, sec unitgen.Section) (gone int, requests
 	if err != nil {
 		return 0, "", err
 	}
-	drain := &draining{run: s, section: sec}
-	if before.Active == "active" {
-		drain.count(ctx)
-	}
+	counting.Wait()
 	s.Progress.Detail(fmt.Sprintf("stopping %s; %s %s", unit, drain.open(), sec.DrainTimeout))
 
 	ctx, cancel := context.WithTimeout(ctx, sec.DrainTimeout+2*jobMargin)

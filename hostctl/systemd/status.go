@@ -118,21 +118,17 @@ func (c *Client) state(ctx context.Context, name string) (UnitStatus, error) {
 		return UnitStatus{Name: name, Active: "inactive", Sub: "dead"}, nil
 	}
 	s := list[0]
-	for _, p := range []struct {
-		iface, name string
-		put         func(v any)
-	}{
-		{unitIface, "InvocationID", func(v any) { id, _ := v.([]byte); s.InvocationID = hex.EncodeToString(id) }},
-		{serviceIface, "StatusText", func(v any) { s.StatusText, _ = v.(string) }},
-		{serviceIface, "ControlGroup", func(v any) { s.ControlGroup, _ = v.(string) }},
-	} {
-		v, err := c.property(ctx, path, p.iface, p.name)
+	var values [3]any
+	for i, p := range [3][2]string{{unitIface, "InvocationID"}, {serviceIface, "StatusText"}, {serviceIface, "ControlGroup"}} {
 		var refused *answer
-		if err != nil && !errors.As(err, &refused) {
+		if values[i], err = c.property(ctx, path, p[0], p[1]); err != nil && !errors.As(err, &refused) { // refused: it is no service
 			return UnitStatus{}, err
 		}
-		p.put(v) // nothing where systemd has no such property: it is no service
 	}
+	id, _ := values[0].([]byte)
+	s.InvocationID = hex.EncodeToString(id)
+	s.StatusText, _ = values[1].(string)
+	s.ControlGroup, _ = values[2].(string)
 	return s, nil
 }
 
