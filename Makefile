@@ -32,11 +32,13 @@ test: setup-hosts payload ## all tests, on real systemd too (root); without root
 	go test ./...
 	TESTHOST_BUILT=1 $(E2E)
 
-torture: setup-hosts payload ## the long tests: 10,000 hostile command lines (root)
+torture: setup-hosts payload ## the long tests: 1,000 killed swaps, 10,000 hostile command lines (root)
+	TESTHOST_BUILT=1 TORTURE_RUNS=$${TORTURE_RUNS:-1000} go test -tags e2e -parallel 4 -timeout 120m ./e2e -run TestTorture -v
 	TESTHOST_BUILT=1 HOSTILE_LISTS=10000 go test -tags e2e -timeout 120m ./e2e -run TestHostileArguments -v
 
-bench: setup ## benchmarks
+bench: setup-hosts payload ## benchmarks, and what a swap costs on a real systemd (root)
 	go test -run '^$$' -bench . ./...
+	TESTHOST_BUILT=1 go test -tags e2e ./e2e -run TestSwapCost -v -args -timed
 
 lint: setup ## gofmt, go vet, staticcheck
 	@unformatted=$$(find . -name .cache -prune -o -name '*.go' -print | xargs gofmt -l); \

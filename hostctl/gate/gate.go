@@ -19,6 +19,7 @@ import (
 type Systemd interface {
 	Unit(ctx context.Context, name string) (systemd.UnitStatus, error)
 	State(ctx context.Context, name string) (systemd.UnitStatus, error)
+	Definition(ctx context.Context, name string) (load string, dropIns []string, err error)
 	List(ctx context.Context, patterns ...string) ([]systemd.UnitStatus, error)
 	Watch(ctx context.Context, name string) (<-chan systemd.UnitStatus, error)
 	QueueStop(ctx context.Context, name string) error

@@ -40,6 +40,11 @@ func (f *fakeSystemd) State(ctx context.Context, name string) (systemd.UnitStatu
 	return f.Unit(ctx, name)
 }
 
+func (f *fakeSystemd) Definition(ctx context.Context, name string) (string, []string, error) {
+	u, err := f.Unit(ctx, name)
+	return u.Load, u.DropIns, err
+}
+
 func (f *fakeSystemd) List(_ context.Context, patterns ...string) ([]systemd.UnitStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

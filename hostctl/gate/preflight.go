@@ -61,14 +61,18 @@ func (p Preflight) Check(ctx context.Context, c Candidate) (facts []string, refu
 // unit refuses where systemd would not start the unit, or not as it is written.
 func (p Preflight) unit(ctx context.Context, c Candidate) (string, error) {
 	unit := unitgen.UnitName(c.Section.Instance)
-	status, err := p.Systemd.Unit(ctx, unit)
+	load, dropIns, err := p.Systemd.Definition(ctx, unit)
 	switch {
 	case err != nil:
 		return "", err
-	case status.Load == "masked":
+	case load == "masked":
 		return "", &Refusal{Why: unit + " is masked", Hint: "systemctl unmask " + unit}
-	case len(status.DropIns) == 0:
+	case len(dropIns) == 0:
 		return "", nil
+	}
+	status, err := p.Systemd.Unit(ctx, unit)
+	if err != nil {
+		return "", err
 	}
 	return "", checkDropIns(c.Installed, status, status.Environment)
 }

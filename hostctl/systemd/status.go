@@ -132,6 +132,25 @@ func (c *Client) state(ctx context.Context, name string) (UnitStatus, error) {
 	return s, nil
 }
 
+// Definition says how a unit is loaded, or would be: systemd's word (Load of a UnitStatus), and its drop-ins. It costs half
+// of what Unit does for one that is not loaded.
+func (c *Client) Definition(ctx context.Context, name string) (load string, dropIns []string, err error) {
+	path, err := unitPath(name)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot read the definition of %q: %w", name, err)
+	}
+	for property, value := range map[string]any{"LoadState": &load, "DropInPaths": &dropIns} {
+		v, err := c.property(ctx, path, unitIface, property)
+		if err == nil {
+			err = dbus.Store([]any{v}, value)
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("cannot read the definition of %q: %w", name, err)
+		}
+	}
+	return load, dropIns, nil
+}
+
 // pattern matches one unit name alone.
 func pattern(name string) string { return strings.ReplaceAll(name, `\`, `\\`) }
 

@@ -1,6 +1,7 @@
 package systemd_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +85,27 @@ func TestState(t *testing.T) {
 	got, err = c.State(ctx, "vllm-unknown.service")
 	if want := (systemd.UnitStatus{Name: "vllm-unknown.service", Active: "inactive", Sub: "dead"}); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("of one that is not loaded: got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestDefinition(t *testing.T) {
+	t.Parallel()
+	srv := systemdtest.Start(t)
+	dropIns := []string{"/etc/systemd/system/vllm-a.service.d/port.conf"}
+	srv.Add(systemdtest.Unit{Name: "vllm-a.service", DropIns: dropIns})
+	srv.Add(systemdtest.Unit{Name: "vllm-b.service", Load: "masked"})
+	ctx, c := open(t, srv)
+	for name, want := range map[string]struct {
+		load    string
+		dropIns []string
+	}{"vllm-a.service": {"loaded", dropIns}, "vllm-b.service": {"masked", nil}, "vllm-unknown.service": {"not-found", nil}} {
+		load, got, err := c.Definition(ctx, name)
+		if err != nil || load != want.load || !slices.Equal(got, want.dropIns) {
+			t.Errorf("%s: got %q, %q, %v, want %+v", name, load, got, err, want)
+		}
+	}
+	if _, _, err := c.Definition(ctx, "no unit"); err == nil {
+		t.Error("a name that is none is accepted")
 	}
 }
 
