@@ -136,6 +136,7 @@ func (h *Host) carryOut(ctx context.Context, a Applied) (reloaded bool, err erro
 		err = errors.Join(err, h.restore(ctx, done, names))
 		_ = record.Write(swap.Entry{State: swap.Refused, Error: err.Error()})
 	}
+	_ = h.ended(a.ID)
 	return reloaded, err
 }
 

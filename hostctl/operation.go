@@ -94,9 +94,15 @@ func (h *Host) requests() string             { return filepath.Join(h.runDir(), 
 func (h *Host) requestFile(id string) string { return filepath.Join(h.requests(), id+".json") }
 func (h *Host) cancelFile(id string) string  { return filepath.Join(h.requests(), id+".cancel") }
 
+// WorkProgress is told what an operation does, as it does it.
+type WorkProgress interface {
+	swap.Progress
+	Recorded(e swap.Entry) // a line of the record is on disk; this comes before the call that tells of the same
+}
+
 // Work carries out an operation, or goes on with one that was interrupted, to its end. It runs in the operation's own
 // unit. A cancelled ctx makes it go back. With an error the operation is still open, and can be taken up again.
-func (h *Host) Work(ctx context.Context, id string, progress swap.Progress) (swap.Result, error) {
+func (h *Host) Work(ctx context.Context, id string, progress WorkProgress) (swap.Result, error) {
 	record, entries, err := h.recordOf(id)
 	if err != nil {
 		return swap.Result{}, err
@@ -161,7 +167,7 @@ type worker struct {
 	id, op   string
 	request  swap.Request
 	record   *swap.Record
-	progress swap.Progress
+	progress WorkProgress
 }
 
 // resumeWait is how long an operation that was interrupted waits for the lock: whoever has it finds the open record and
@@ -193,12 +199,12 @@ func (w *worker) work(ctx context.Context, entries []swap.Entry) (swap.Result, e
 		Systemd: w.systemd, Files: w.units, Pending: w.pending,
 		Prover: gate.Prover{Systemd: w.systemd}, Cgroups: cgroups{}, Requests: requests{},
 		Preflight: preflight{gate.Preflight{Systemd: w.systemd, GPUs: w.GPUs()}, w.request.Skip}, Resources: resources{w.Host, w.request.Skip},
-		Claims: claims, Progress: lockedProgress{w.progress, lock}, Record: w.record,
+		Claims: claims, Progress: lockedProgress{w.progress, lock}, Record: w,
 	}
 	// Killed before there was a plan: as long as somebody may be waiting, it is made now.
 	early := open.Plan == nil && len(entries) > 1 && open.Boot == swap.BootID() && open.Resumed < maxEarly
 	if early {
-		if err := w.write(swap.Entry{State: swap.Resumed, Boot: open.Boot, Step: "plan"}); err != nil {
+		if err := w.Write(swap.Entry{State: swap.Resumed, Boot: open.Boot, Step: "plan"}); err != nil {
 			return swap.Result{}, err
 		}
 	}
@@ -248,13 +254,17 @@ func (w *worker) refuse(cause error) (swap.Result, error) {
 	case errors.As(cause, &locked):
 		res.Locked = true
 	}
-	return res, w.write(swap.Entry{State: res.State, Step: res.Step, Error: res.Error, Result: &res})
+	return res, w.Write(swap.Entry{State: res.State, Step: res.Step, Error: res.Error, Result: &res})
 }
 
-func (w *worker) write(e swap.Entry) error {
-	err := w.record.Write(e)
-	if err == nil {
-		w.progress.Recorded(e)
+// Write makes a worker the journal of its swap.
+func (w *worker) Write(e swap.Entry) error {
+	if err := w.record.Write(e); err != nil {
+		return err
 	}
-	return err
+	if e.State.Closed() {
+		_ = w.ended(w.id) // what it is about is the order of the list
+	}
+	w.progress.Recorded(e)
+	return nil
 }

@@ -3,6 +3,7 @@ package hostctl
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,8 +114,7 @@ func (h *Host) open() ([]swap.Open, error) {
 	return all, nil
 }
 
-// recordIDs lists the records, the last written first. Their times are those of the files, which a clock that was set
-// back can disorder; nothing but the order of display, and of forgetting, depends on it.
+// recordIDs lists the records, the last that ended first, by the times of their files. See ended.
 func (h *Host) recordIDs() ([]string, error) {
 	entries, err := os.ReadDir(h.records)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,6 +143,35 @@ func (h *Host) recordIDs() ([]string, error) {
 		ids[i] = r.id
 	}
 	return ids, nil
+}
+
+// ended makes a record that was just closed the newest of all, also where the clock was set back since another was. The
+// host's lock is held, so that they are closed one after the other.
+func (h *Host) ended(id string) error {
+	entries, err := os.ReadDir(h.records)
+	if err != nil {
+		return fmt.Errorf("cannot list the records: %v", err)
+	}
+	name := id + ".jsonl"
+	var own, newest time.Time
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil: // removed meanwhile
+		case e.Name() == name:
+			own = info.ModTime()
+		case info.ModTime().After(newest):
+			newest = info.ModTime()
+		}
+	}
+	if own.After(newest) {
+		return nil
+	}
+	newest = newest.Add(time.Millisecond)
+	if err := os.Chtimes(filepath.Join(h.records, name), newest, newest); err != nil {
+		return fmt.Errorf("cannot order the records: %v", err)
+	}
+	return nil
 }
 
 // interrupted closes the record of an apply that was killed halfway: each file was replaced whole, and the next apply

@@ -46,7 +46,7 @@ func (h *Host) planFrom(ctx context.Context, facts []swap.Fact, req swap.Request
 		if f.Status, err = h.systemd.Unit(ctx, unit); err != nil {
 			return nil, err
 		}
-		if f.Newer, err = h.units.NewerThan(unit, f.Status.ActiveSince); err != nil {
+		if f.Newer, err = h.newer(*f); err != nil {
 			return nil, err
 		}
 	}
@@ -55,6 +55,15 @@ func (h *Host) planFrom(ctx context.Context, facts []swap.Fact, req swap.Request
 		return nil, &swap.RefusedError{Problems: problems}
 	}
 	return plan, nil
+}
+
+// newer reports whether a running unit has another text than when it was started. Its guard noted that one; without such
+// a note the times of both tell it, as well as the host's clock was kept.
+func (h *Host) newer(f swap.Fact) (bool, error) {
+	if hash, ok := h.Claims().StartedWith(f.Section.Instance, f.Status.InvocationID); ok {
+		return hash != unitgen.Hash(f.Text), nil
+	}
+	return h.units.NewerThan(unitgen.UnitName(f.Section.Instance), f.Status.ActiveSince)
 }
 
 // unknown says that an instance has no unit, and which do.

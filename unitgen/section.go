@@ -156,10 +156,15 @@ func fieldText(f reflect.Value) string {
 
 const hashKey = "Hash="
 
+// Hash names a text: SHA-256, in hex.
+func Hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
 // Seal ends a unit's text, whose last section is [X-Vllmhost], with the hash of all that stands before it.
 func Seal(text []byte) []byte {
-	sum := sha256.Sum256(text)
-	return append(bytes.Clone(text), hashKey+hex.EncodeToString(sum[:])+"\n"...)
+	return append(bytes.Clone(text), hashKey+Hash(text)+"\n"...)
 }
 
 // Edited reports whether a unit of ours was changed after it was written: its hash, the last line, does not fit.

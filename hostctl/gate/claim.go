@@ -26,6 +26,7 @@ type Claims struct {
 type Start struct {
 	Section      unitgen.Section `json:"section"`
 	InvocationID string          `json:"invocation_id"`
+	Hash         string          `json:"hash"` // unitgen.Hash of the unit's text then
 }
 
 // Operation is the claim of a swap on all instances of both of its sides: it holds while its unit runs or is about to,
@@ -49,9 +50,9 @@ type claims struct {
 
 const claimsFile = "claims.json"
 
-// Take claims for s under the lock of all claims. Before it writes, it asks check with all other claims that hold, and
+// Take makes a claim under the lock of all claims. Before it writes, it asks check with all other claims that hold, and
 // takes nothing when that returns an error. Claims that void and over report are forgotten.
-func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (bool, error), over func(Operation) (bool, error),
+func (c Claims) Take(s Start, void func(Start) (bool, error), over func(Operation) (bool, error),
 	check func(starts []Start, operations []Operation) error) error {
 	return c.change(func(all *claims) error {
 		var operations []Operation
@@ -67,7 +68,7 @@ func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (b
 		all.Operations = operations
 		var starts []Start
 		for _, other := range all.Starts {
-			if other.Section.Instance == s.Instance {
+			if other.Section.Instance == s.Section.Instance {
 				continue
 			}
 			gone, err := void(other)
@@ -81,9 +82,24 @@ func (c Claims) Take(s unitgen.Section, invocationID string, void func(Start) (b
 		if err := check(starts, all.Operations); err != nil {
 			return err
 		}
-		all.Starts = append(starts, Start{s, invocationID})
+		all.Starts = append(starts, s)
 		return nil
 	})
+}
+
+// StartedWith returns the hash of the text that a unit had when that invocation of it was started; ok is false where no
+// claim says so.
+func (c Claims) StartedWith(instance, invocationID string) (hash string, ok bool) {
+	all, err := c.read()
+	if err != nil {
+		return "", false
+	}
+	for _, s := range all.Starts {
+		if s.Section.Instance == instance && s.InvocationID == invocationID && s.Hash != "" {
+			return s.Hash, true
+		}
+	}
+	return "", false
 }
 
 // Hold claims for an operation, in place of what it claimed before.

@@ -66,7 +66,11 @@ func (g *Guard) check(ctx context.Context, instance string, env Environment) err
 	if err := g.pass(skip, checkDropIns(self, status, visible)); err != nil {
 		return err
 	}
-	siblings, err := g.claim(ctx, self, env.InvocationID)
+	text, err := readUnit(status.FragmentPath)
+	if err != nil {
+		return fmt.Errorf("cannot read the unit %q: %v", status.Name, err)
+	}
+	siblings, err := g.claim(ctx, Start{self, env.InvocationID, unitgen.Hash(text)})
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,8 @@ func (g *Guard) pass(skip []string, err error) error {
 
 // claim takes what the instance needs, unless somebody else has it. It returns the starts under way on a GPU that both
 // may use.
-func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID string) (siblings []Start, err error) {
+func (g *Guard) claim(ctx context.Context, start Start) (siblings []Start, err error) {
+	self := start.Section
 	void := func(s Start) (bool, error) {
 		status, err := g.Systemd.State(ctx, unitgen.UnitName(s.Section.Instance))
 		return err == nil && (status.InvocationID != s.InvocationID || over(status)), err
@@ -116,7 +121,7 @@ func (g *Guard) claim(ctx context.Context, self unitgen.Section, invocationID st
 		return err == nil && over(status) && status.Job.ID == 0, err
 	}
 	var others []unitgen.Section
-	err = g.Claims.Take(self, invocationID, void, ended, func(starts []Start, operations []Operation) error {
+	err = g.Claims.Take(start, void, ended, func(starts []Start, operations []Operation) error {
 		for _, o := range operations {
 			if err := underWay(self, o); err != nil {
 				return err

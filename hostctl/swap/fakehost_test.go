@@ -238,7 +238,6 @@ func (silent) Skip(string)        {}
 func (silent) Fail(string)        {}
 func (silent) Undo(string)        {}
 func (silent) Announce(*Plan)     {}
-func (silent) Recorded(Entry)     {}
 func (silent) Lost(string, error) {}
 
 func (h *fakeHost) runner(t *testing.T) *Runner {

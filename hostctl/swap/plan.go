@@ -21,7 +21,7 @@ type Fact struct {
 	Pending []byte          // the definition that a swap would install, or nil
 	Edited  bool            // changed by hand since it was written
 	Enabled bool            // starts at boot
-	Newer   bool            // of a running instance that is to serve: Text was written after it started
+	Newer   bool            // of a running instance that is to serve: Text is not what it started with
 	Status  systemd.UnitStatus
 }
 

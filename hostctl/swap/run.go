@@ -92,7 +92,6 @@ type Progress interface {
 	Fail(text string)          // the current step or undo failed
 	Undo(step string)          // undoing a step begins
 	Announce(p *Plan)          // before the first step
-	Recorded(e Entry)          // a line of the record is on disk; it comes before the call that tells of the same
 	Lost(step string, e error) // the record could not be written
 }
 
@@ -374,9 +373,6 @@ func (s *run) write(e Entry) error {
 	e.Time = time.Now().UTC()
 	err := s.Record.Write(e)
 	s.position.read(e)
-	if err == nil {
-		s.Progress.Recorded(e)
-	}
 	return err
 }
 
