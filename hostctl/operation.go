@@ -211,6 +211,9 @@ func (w *worker) work(ctx context.Context, entries []swap.Entry) (swap.Result, e
 	if len(entries) > 1 && !early {
 		if resumed {
 			claims.op.Summary, claims.op.Sections = open.Plan.Summary(), open.Plan.Sections()
+			// A start that is just under way, of the process before this one or of the boot, is not to meet a closed door.
+			held, _ := w.Claims().Held(w.id)
+			claims.op.MayStart = held.MayStart
 			if err := claims.hold(); err != nil {
 				return swap.Result{}, err
 			}

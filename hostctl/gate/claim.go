@@ -110,6 +110,20 @@ func (c Claims) Hold(o Operation) error {
 	})
 }
 
+// Held returns what an operation claims; ok is false when it claims nothing.
+func (c Claims) Held(id string) (o Operation, ok bool) {
+	all, err := c.read()
+	if err != nil {
+		return Operation{}, false
+	}
+	for _, o := range all.Operations {
+		if o.ID == id {
+			return o, true
+		}
+	}
+	return Operation{}, false
+}
+
 // Drop ends an operation's claim.
 func (c Claims) Drop(id string) error {
 	return c.change(func(all *claims) error {

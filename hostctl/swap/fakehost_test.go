@@ -28,6 +28,7 @@ type fakeHost struct {
 
 	survivors map[string]bool // units of which a process is left when they have stopped
 	immortal  bool            // and SIGKILL does not end it
+	starting  map[string]bool // units whose start, by somebody else, is under way, and about to be refused
 	requests  int
 	halting   bool // the host is going down
 
@@ -69,12 +70,19 @@ func (h *fakeHost) State(_ context.Context, name string) (systemd.UnitStatus, er
 	if _, on := h.active[name]; on {
 		s.Active, s.Sub, s.ControlGroup = "active", "running", "/system.slice/"+name
 	}
+	if h.starting[name] {
+		s.Active, s.Sub, s.Job = "activating", "start-pre", systemd.Job{ID: 1, Type: "start"}
+	}
 	return s, h.call("State", name)
 }
 
 func (h *fakeHost) Start(_ context.Context, name string) error {
 	if err := h.call("Start", name); err != nil {
 		return err
+	}
+	if h.starting[name] { // ours becomes one with it
+		delete(h.starting, name)
+		return fmt.Errorf("cannot start %q: a swap is under way", name)
 	}
 	for other := range h.active {
 		if other != name {

@@ -157,6 +157,32 @@ func TestKilledAtEachLine(t *testing.T) {
 	}
 }
 
+// After a crash the boot starts the old side while the swap goes back: at no moment is that start refused, and one that was
+// all the same is tried again.
+func TestBootStartsTheOldSideMeanwhile(t *testing.T) {
+	old := unitgen.UnitName("old")
+	h := newHost()
+	before := h.state()
+	dir, killed := killedSwap(t, h, h.plan(t, "new"), func(e Entry, written bool) bool {
+		return e.Step == "start" && e.State == Doing && written
+	})
+	if !killed {
+		t.Fatal("not killed")
+	}
+	h.may = []string{"old"} // what recovery claims
+	h.starting = map[string]bool{old: true}
+	h.before = func(_ int, op string) error {
+		if !slices.Contains(h.may, "old") {
+			t.Errorf("at %q only %q may start", op, h.may)
+		}
+		return nil
+	}
+	res := resume(t, h, dir, true)
+	if diff := cmp.Diff(before, h.state()); diff != "" || res.State != RolledBack {
+		t.Errorf("%s %v (-want +got):\n%s", res.State, res.Undo, diff)
+	}
+}
+
 // Killed at each call that it makes to the host, and then killed again at each call of what goes on: forward, or back.
 func TestKilledAtEachCall(t *testing.T) {
 	for _, fails := range []bool{false, true} {

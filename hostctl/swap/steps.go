@@ -251,7 +251,11 @@ func startNew(ctx context.Context, s *run) (string, error) {
 }
 
 func stopNew(ctx context.Context, s *run) (string, error) {
-	if err := s.Claims.MayStart(); err != nil {
+	var may []string
+	if s.crashed { // the boot is just starting the old side
+		may = instances(s.plan.Restore)
+	}
+	if err := s.Claims.MayStart(may...); err != nil {
 		return "", err
 	}
 	return s.stopAll(ctx, s.plan.toStart())
