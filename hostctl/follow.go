@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -54,6 +55,10 @@ func (h *Host) Follow(ctx context.Context, id string, tell func(Event)) (*swap.P
 				// Its last line may have come just before.
 				if over, err := f.read(); over || err != nil {
 					return f.plan, f.result, err
+				}
+				if why, err := os.ReadFile(h.failedFile(id)); err == nil {
+					_ = os.Remove(h.failedFile(id))
+					return f.plan, swap.Result{}, fmt.Errorf("%s; %w", why, ErrNotBegun)
 				}
 				return f.plan, swap.Result{}, &AbandonedError{id}
 			}

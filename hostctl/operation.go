@@ -93,6 +93,10 @@ func (h *Host) runDir() string               { return filepath.Dir(h.lockPath) }
 func (h *Host) requests() string             { return filepath.Join(h.runDir(), "requests") }
 func (h *Host) requestFile(id string) string { return filepath.Join(h.requests(), id+".json") }
 func (h *Host) cancelFile(id string) string  { return filepath.Join(h.requests(), id+".cancel") }
+func (h *Host) failedFile(id string) string  { return filepath.Join(h.requests(), id+".failed") }
+
+// ErrNotBegun says that an operation could not be begun: it has no record, and nothing was touched.
+var ErrNotBegun = errors.New("nothing was touched")
 
 // WorkProgress is told what an operation does, as it does it.
 type WorkProgress interface {
@@ -154,10 +158,12 @@ func (h *Host) recordOf(id string) (*swap.Record, []swap.Entry, error) {
 		first.Op = opRollback
 	}
 	record, err = h.record(first)
-	if err != nil {
-		return nil, nil, err
-	}
 	_ = os.Remove(h.requestFile(id))
+	if err != nil {
+		// Without a record, as on a full disk, there is another place to leave word for whoever follows: memory.
+		_ = renameio.WriteFile(h.failedFile(id), []byte(err.Error()), 0o600)
+		return nil, nil, fmt.Errorf("%v; %w", err, ErrNotBegun)
+	}
 	return record, []swap.Entry{first}, nil
 }
 

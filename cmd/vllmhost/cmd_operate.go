@@ -37,7 +37,7 @@ go back; a shutdown of the host leaves it to the next boot.`,
 			case errors.Is(err, hostctl.ErrHalting):
 				log.Warn(err.Error())
 				return nil
-			case errors.As(err, &strange), errors.Is(err, hostctl.ErrNotAsked):
+			case errors.As(err, &strange), errors.Is(err, hostctl.ErrNotAsked), errors.Is(err, hostctl.ErrNotBegun):
 				return hostError(err)
 			case err != nil:
 				return fail(exitAgain, err)

@@ -62,6 +62,8 @@ func (a *app) follow(ctx context.Context, host *hostctl.Host, id string, req swa
 		return end(exitDetached)
 	case errors.As(err, &abandoned):
 		return fail(exitFailed, err, "vllmhost swap --attach", "journalctl -u vllmhost-operation@"+id+" -n 50")
+	case errors.Is(err, hostctl.ErrNotBegun):
+		return fail(exitFailed, fmt.Errorf("%s: %w", cannot(req), err), "df -h /var/lib/vllmhost")
 	case err != nil:
 		return hostError(err)
 	}
