@@ -65,7 +65,7 @@ func (h *Host) Apply(ctx context.Context, p *conf.Profile, o ApplyOptions) (Appl
 	if err := h.foreign(units); err != nil {
 		return done, err
 	}
-	id := swap.NewID()
+	id := h.newID()
 	lock, err := h.lock(ctx, Holder{Op: opApply, ID: id}, o.WaitLock, nil)
 	if err != nil {
 		return Applied{}, err

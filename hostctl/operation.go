@@ -24,7 +24,7 @@ func (h *Host) Begin(ctx context.Context, req swap.Request) (id string, err erro
 	if err := h.mustBeRoot("swap"); err != nil {
 		return "", err
 	}
-	id, req.User = swap.NewID(), userName()
+	id, req.User = h.newID(), userName()
 	data, err := json.Marshal(req)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the request: %v", err)
@@ -43,6 +43,21 @@ func (h *Host) Begin(ctx context.Context, req swap.Request) (id string, err erro
 		return "", fmt.Errorf("cannot start the operation: %w", err)
 	}
 	return id, nil
+}
+
+// newID returns an ID that no operation has: of four characters, one of two hundred records is met every few thousand times.
+func (h *Host) newID() string {
+	for {
+		id := swap.NewID()
+		if free(filepath.Join(h.records, id+".jsonl")) && free(h.requestFile(id)) {
+			return id
+		}
+	}
+}
+
+func free(path string) bool {
+	_, err := os.Lstat(path)
+	return err != nil
 }
 
 // ErrNothingUnderWay says that there is no operation to follow or to cancel.
@@ -207,14 +222,16 @@ func (w *worker) work(ctx context.Context, entries []swap.Entry) (swap.Result, e
 		Preflight: preflight{gate.Preflight{Systemd: w.systemd, GPUs: w.GPUs()}, w.request.Skip}, Resources: resources{w.Host, w.request.Skip},
 		Claims: claims, Progress: lockedProgress{w.progress, lock}, Record: w,
 	}
-	// Killed before there was a plan: as long as somebody may be waiting, it is made now.
-	early := open.Plan == nil && len(entries) > 1 && open.Boot == swap.BootID() && open.Resumed < maxEarly
+	// Killed before there was a plan: as long as somebody may be waiting, which is until the next boot, it is made now.
+	sameBoot := open.Boot == "" || open.Boot == swap.BootID()
+	begun := len(entries) == 1 && sameBoot
+	early := open.Plan == nil && len(entries) > 1 && sameBoot && open.Resumed < maxEarly
 	if early {
 		if err := w.Write(swap.Entry{State: swap.Resumed, Boot: open.Boot, Step: "plan"}); err != nil {
 			return swap.Result{}, err
 		}
 	}
-	if len(entries) > 1 && !early {
+	if !begun && !early {
 		if resumed {
 			claims.op.Summary, claims.op.Sections = open.Plan.Summary(), open.Plan.Sections()
 			// A start that is just under way, of the process before this one or of the boot, is not to meet a closed door.

@@ -185,3 +185,38 @@ func TestNewer(t *testing.T) {
 		}
 	}
 }
+
+// One that was begun just before the host went down, and had no plan, is not carried out by the next boot: nobody waits for
+// it any more, and what serves is just being started.
+func TestBegunBeforeTheBoot(t *testing.T) {
+	for boot, want := range map[string]string{"an earlier one": "killed before anything was touched", swap.BootID(): `instance "b" has no unit`} {
+		s := newStage(t)
+		record, err := s.record(swap.Entry{Op: opSwap, ID: "aaaa", Request: &swap.Request{Names: []string{"b"}, User: "root"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record.Close()
+		path := filepath.Join(s.records, "aaaa.jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), swap.BootID(), boot)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Work(t.Context(), "aaaa", silent{})
+		if err != nil || res.State != swap.Refused || !strings.Contains(res.Error, want) {
+			t.Errorf("of boot %q: %s (%s), %v; want refused: %s", boot, res.State, res.Error, err, want)
+		}
+	}
+}
+
+func TestIDsAreNew(t *testing.T) {
+	s := newStage(t)
+	for range 50 {
+		s.note(s.newID(), "one", "two", swap.Refused, time.Time{})
+	}
+	if free(filepath.Join(s.records, s.ids()[0]+".jsonl")) {
+		t.Error("a record is taken for none")
+	}
+}
