@@ -86,7 +86,6 @@ type following struct {
 	plan   *swap.Plan
 	step   string
 	result swap.Result
-	idle   time.Time // since when the unit does not run
 }
 
 // read tells the new lines of the record, and reports whether the last one has been told.
