@@ -22,6 +22,7 @@ edited by hand are kept. Any error puts every file back; a second apply changes 
 		Example: `  vllmhost apply
   vllmhost apply --diff
   vllmhost apply --force glm5
+  vllmhost apply --wait-lock 30m
   vllmhost apply --json --detailed-exitcode`,
 		Annotations: exits(exitDone, exitFailed, exitChanged, exitLocked, exitProfile),
 		GroupID:     groupProfile,
@@ -59,6 +60,7 @@ edited by hand are kept. Any error puts every file back; a second apply changes 
 	cmd.Flags().BoolVar(&diff, "diff", false, "show what would change in each unit, and do nothing")
 	cmd.Flags().StringSliceVar(&o.Force, "force", nil, "overwrite the unit of instance `NAME`, whoever wrote or edited it")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 2 when something was changed")
+	waitLockFlag(cmd, &o.WaitLock)
 	return cmd
 }
 

@@ -53,6 +53,11 @@ func serve(model, port string, ready time.Time) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	serveOn(listener, model, ready)
+	select {}
+}
+
+func serveOn(listener net.Listener, model string, ready time.Time) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if time.Now().Before(ready) {
@@ -69,7 +74,6 @@ func serve(model, port string, ready time.Time) {
 	server.Listener.Close()
 	server.Listener = listener
 	server.Start()
-	select {}
 }
 
 // engine starts one and returns its pid; it is gone at the end of the test.
