@@ -36,10 +36,14 @@ waits for a swap, and units that are not as vllmhost wrote them. It reads units,
 			if err != nil {
 				return err
 			}
+			var operation *operationStatus
+			if open, err := host.UnderWay(); err == nil { // others than root are not told
+				operation = &operationStatus{open.ID, open.Op, open.Summary(), open.Step, open.Request.User, open.Began}
+			}
 			if a.ui.JSONOnly {
-				err = a.ui.JSON(statusReport{"vllmhost/status/v1", shown})
+				err = a.ui.JSON(statusReport{"vllmhost/status/v1", shown, operation})
 			} else {
-				printStatus(a.ui, shown, time.Now())
+				printStatus(a.ui, shown, operation, time.Now())
 			}
 			for _, s := range shown {
 				if len(args) > 0 && !s.Serving() {
@@ -55,6 +59,17 @@ waits for a swap, and units that are not as vllmhost wrote them. It reads units,
 type statusReport struct {
 	Schema    string                   `json:"schema"`
 	Instances []hostctl.InstanceStatus `json:"instances"`
+	Operation *operationStatus         `json:"operation,omitempty"`
+}
+
+// operationStatus is the swap or rollback that goes on.
+type operationStatus struct {
+	ID      string    `json:"id"`
+	Op      string    `json:"op"`
+	Summary string    `json:"summary"`
+	Step    string    `json:"step"`
+	User    string    `json:"user"`
+	Began   time.Time `json:"began"`
 }
 
 // choose returns the instances with these names, or all of them.
@@ -77,7 +92,7 @@ func choose(all []hostctl.InstanceStatus, names []string) ([]hostctl.InstanceSta
 	return shown, nil
 }
 
-func printStatus(ui *term.Printer, all []hostctl.InstanceStatus, now time.Time) {
+func printStatus(ui *term.Printer, all []hostctl.InstanceStatus, operation *operationStatus, now time.Time) {
 	if len(all) == 0 {
 		ui.Line("No instances. Describe them in %s, then: vllmhost apply", defaultProfile)
 		return
@@ -96,6 +111,10 @@ func printStatus(ui *term.Printer, all []hostctl.InstanceStatus, now time.Time) 
 	}
 	ui.Table([]string{"INSTANCE", "STATE", "SINCE", "MODEL", "PORT", "GPUS", "BOOT"}, rows)
 	var notes []string
+	if o := operation; o != nil {
+		notes = append(notes, fmt.Sprintf("%s %s (%s), asked for by %s %s ago, is at step %q; to watch it: vllmhost swap --attach",
+			strings.ToUpper(o.Op[:1])+o.Op[1:], o.ID, o.Summary, o.User, term.Duration(max(0, now.Sub(o.Began))), o.Step))
+	}
 	for _, s := range all {
 		notes = append(notes, statusNotes(s)...)
 	}
