@@ -23,6 +23,7 @@ type fakeHost struct {
 	kept    map[string]string // unit files put aside
 	boot    map[string]bool
 	active  map[string]string // running units, with the text they were started with
+	loaded  map[string]string // the texts that systemd has read; it reads them again when it is told to
 	may     []string          // instances that may start
 	wrong   []Problem         // what a preflight finds
 
@@ -92,10 +93,16 @@ func (h *fakeHost) Start(_ context.Context, name string) error {
 	if instance, _ := unitgen.InstanceOf(name); !slices.Contains(h.may, instance) {
 		return fmt.Errorf("cannot start %q: a swap is under way", name)
 	}
-	if h.broken[h.text[name]] {
+	if h.loaded == nil {
+		h.loaded = map[string]string{}
+	}
+	if _, known := h.loaded[name]; !known {
+		h.loaded[name] = h.text[name]
+	}
+	if h.broken[h.loaded[name]] {
 		return fmt.Errorf("cannot start %q: job failed", name)
 	}
-	h.active[name] = h.text[name]
+	h.active[name] = h.loaded[name]
 	return nil
 }
 
@@ -118,8 +125,14 @@ func (h *fakeHost) ResetFailed(_ context.Context, name string) error {
 	return h.call("ResetFailed", name)
 }
 
-func (h *fakeHost) ReloadIfNeeded(context.Context, ...string) (bool, error) {
-	return false, h.call("Reload", "")
+func (h *fakeHost) ReloadIfNeeded(_ context.Context, names ...string) (bool, error) {
+	if err := h.call("Reload", ""); err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		delete(h.loaded, name)
+	}
+	return false, nil
 }
 
 func (h *fakeHost) Watch(_ context.Context, name string) (<-chan systemd.UnitStatus, error) {

@@ -75,6 +75,7 @@ func resume(t *testing.T, h *fakeHost, dir string, crash bool) Result {
 			}
 		}
 		clear(h.active)
+		clear(h.loaded)
 		if open.Plan != nil {
 			if err := r.Repair(context.Background(), open.Plan, open.Forward); err != nil {
 				t.Fatal(err)
@@ -185,24 +186,27 @@ func TestBootStartsTheOldSideMeanwhile(t *testing.T) {
 
 // Killed at each call that it makes to the host, and then killed again at each call of what goes on: forward, or back.
 func TestKilledAtEachCall(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		for _, crash := range []bool{false, true} {
-			for first := 1; ; first++ {
-				if !killedTwice(t, fails, crash, first) {
-					break
-				}
+	for _, to := range []string{"new", "old"} { // to another one; of one with itself, with a new definition
+		for _, fails := range []bool{false, true} {
+			for _, crash := range []bool{false, true} {
+				t.Run(fmt.Sprintf("to %s, fails %t, crash %t", to, fails, crash), func(t *testing.T) {
+					t.Parallel()
+					for first := 1; killedTwice(t, to, fails, crash, first); first++ {
+					}
+				})
 			}
 		}
 	}
 }
 
 // killedTwice returns false when the swap makes no such call any more.
-func killedTwice(t *testing.T, fails, crash bool, first int) bool {
+func killedTwice(t *testing.T, to string, fails, crash bool, first int) bool {
 	t.Helper()
 	for second := 0; ; second++ {
 		h := newHost()
+		h.pending[unitgen.UnitName(to)] = unitText(to, "2")
 		if fails {
-			h.broken = map[string]bool{unitText("new", "2"): true}
+			h.broken = map[string]bool{unitText(to, "2"): true}
 		}
 		before := h.state()
 		calls := 0
@@ -219,7 +223,7 @@ func killedTwice(t *testing.T, fails, crash bool, first int) bool {
 			}
 		}
 		h.before = kill(first)
-		dir, killed := killedSwap(t, h, h.plan(t, "new"), func(Entry, bool) bool { return false })
+		dir, killed := killedSwap(t, h, h.plan(t, to), func(Entry, bool) bool { return false })
 		if !killed {
 			return false
 		}
@@ -244,15 +248,15 @@ func killedTwice(t *testing.T, fails, crash bool, first int) bool {
 		res := resume(t, h, dir, crash)
 		switch {
 		case len(res.Serves) != 1 || len(h.active) != 1 || len(h.state().Boot) != 1:
-			t.Errorf("fails %v, crash %v, killed at calls %d and %d: ended %s (%s; %v), serving %v", fails, crash, first, second,
+			t.Errorf("to %s, fails %v, crash %v, killed at calls %d and %d: ended %s (%s; %v), serving %v", to, fails, crash, first, second,
 				res.State, res.Error, res.Undo, maps.Clone(h.active))
 		case res.State == Swapped && !fails:
 		case res.State == RolledBack || res.State == Refused:
 			if diff := cmp.Diff(before, h.state()); diff != "" {
-				t.Errorf("fails %v, crash %v, killed at calls %d and %d: %s, but:\n%s", fails, crash, first, second, res.State, diff)
+				t.Errorf("to %s, fails %v, crash %v, killed at calls %d and %d: %s, but:\n%s", to, fails, crash, first, second, res.State, diff)
 			}
 		default:
-			t.Errorf("fails %v, crash %v, killed at calls %d and %d: ended %s", fails, crash, first, second, res.State)
+			t.Errorf("to %s, fails %v, crash %v, killed at calls %d and %d: ended %s", to, fails, crash, first, second, res.State)
 		}
 	}
 }

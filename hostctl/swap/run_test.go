@@ -30,6 +30,7 @@ func newHost() *fakeHost {
 		kept:    map[string]string{},
 		boot:    map[string]bool{old: true},
 		active:  map[string]string{old: unitText("old", "1")},
+		loaded:  map[string]string{old: unitText("old", "1")},
 	}
 }
 

@@ -133,7 +133,7 @@ func installNew(ctx context.Context, s *run) (string, error) {
 }
 
 func restoreOld(ctx context.Context, s *run) (string, error) {
-	var restored []string
+	var units, restored []string
 	for _, t := range s.plan.New {
 		if t.Install == "" {
 			continue
@@ -143,17 +143,25 @@ func restoreOld(ctx context.Context, s *run) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		units = append(units, unit)
 		if changed {
 			restored = append(restored, unit)
 		}
 	}
-	if len(restored) == 0 {
+	if len(units) == 0 {
 		return "", nil
 	}
-	if _, err := s.Systemd.ReloadIfNeeded(ctx, restored...); err != nil {
+	// Also of what is as it was: whoever restored it may have been killed before systemd read it.
+	reloaded, err := s.Systemd.ReloadIfNeeded(ctx, units...)
+	switch {
+	case err != nil:
 		return "", err
+	case len(restored) > 0:
+		return strings.Join(restored, ", ") + " restored", nil
+	case reloaded:
+		return "systemd reloaded", nil
 	}
-	return strings.Join(restored, ", ") + " restored", nil
+	return "", nil
 }
 
 // restore makes a unit's text what it was: from what was kept, or else from the record.
