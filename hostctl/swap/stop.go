@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,9 +50,6 @@ func (s *run) stopAll(ctx context.Context, sections []unitgen.Section) (string, 
 func (s *run) stop(ctx context.Context, sec unitgen.Section) (gone int, requests string, err error) {
 	unit := unitgen.UnitName(sec.Instance)
 	drain := &draining{run: s, section: sec}
-	var counting sync.WaitGroup
-	counting.Go(func() { drain.count(ctx) })
-	defer counting.Wait()
 	before, err := s.Systemd.State(ctx, unit)
 	if err != nil {
 		return 0, "", err
@@ -62,7 +58,9 @@ func (s *run) stop(ctx context.Context, sec unitgen.Section) (gone int, requests
 	if err != nil {
 		return 0, "", err
 	}
-	counting.Wait()
+	if before.Active == "active" { // else whoever answers there is another one
+		drain.count(ctx)
+	}
 	s.Progress.Detail(fmt.Sprintf("stopping %s; %s %s", unit, drain.open(), sec.DrainTimeout))
 
 	ctx, cancel := context.WithTimeout(ctx, sec.DrainTimeout+2*jobMargin)

@@ -140,3 +140,14 @@ func TestStopCountsRequests(t *testing.T) {
 		})
 	}
 }
+
+// Whoever answers on the port of one that only loads is another one: its requests are not counted.
+func TestStopOfALoadingOneCountsNothing(t *testing.T) {
+	t.Parallel()
+	h := &stopping{fakeHost: newHost(), requests: []int{3}, gone: make(chan struct{})}
+	clear(h.active)
+	h.end()
+	if detail, _ := h.stop(t, time.Hour); strings.Contains(detail, "request") {
+		t.Errorf("got %q", detail)
+	}
+}
