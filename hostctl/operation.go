@@ -49,7 +49,7 @@ func (h *Host) Begin(ctx context.Context, req swap.Request) (id string, err erro
 func (h *Host) newID() string {
 	for {
 		id := swap.NewID()
-		if free(filepath.Join(h.records, id+".jsonl")) && free(h.requestFile(id)) {
+		if free(h.recordFile(id)) && free(h.requestFile(id)) {
 			return id
 		}
 	}
@@ -106,6 +106,7 @@ const (
 
 func (h *Host) runDir() string               { return filepath.Dir(h.lockPath) }
 func (h *Host) requests() string             { return filepath.Join(h.runDir(), "requests") }
+func (h *Host) recordFile(id string) string  { return filepath.Join(h.records, id+".jsonl") }
 func (h *Host) requestFile(id string) string { return filepath.Join(h.requests(), id+".json") }
 func (h *Host) cancelFile(id string) string  { return filepath.Join(h.requests(), id+".cancel") }
 func (h *Host) failedFile(id string) string  { return filepath.Join(h.requests(), id+".failed") }

@@ -152,13 +152,13 @@ func (h *Host) ended(id string) error {
 	if err != nil {
 		return fmt.Errorf("cannot list the records: %v", err)
 	}
-	name := id + ".jsonl"
+	file := h.recordFile(id)
 	var own, newest time.Time
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
 		case err != nil: // removed meanwhile
-		case e.Name() == name:
+		case e.Name() == filepath.Base(file):
 			own = info.ModTime()
 		case info.ModTime().After(newest):
 			newest = info.ModTime()
@@ -168,7 +168,7 @@ func (h *Host) ended(id string) error {
 		return nil
 	}
 	newest = newest.Add(time.Millisecond)
-	if err := os.Chtimes(filepath.Join(h.records, name), newest, newest); err != nil {
+	if err := os.Chtimes(file, newest, newest); err != nil {
 		return fmt.Errorf("cannot order the records: %v", err)
 	}
 	return nil
@@ -196,7 +196,7 @@ func (h *Host) forgetOld() {
 	for _, id := range ids[keepRecords:] {
 		closed, err := swap.Closed(h.records, id)
 		if err == nil && closed && id != good {
-			_ = os.Remove(filepath.Join(h.records, id+".jsonl"))
+			_ = os.Remove(h.recordFile(id))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (s *stage) note(id, from, to string, outcome swap.State, at time.Time) {
 		}
 	}
 	if !at.IsZero() {
-		if err := os.Chtimes(filepath.Join(s.records, id+".jsonl"), at, at); err != nil {
+		if err := os.Chtimes(s.recordFile(id), at, at); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestForeignRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(s.records, "aaaa.jsonl"))
+	text, err := os.ReadFile(s.recordFile("aaaa"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestBegunBeforeTheBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		record.Close()
-		path := filepath.Join(s.records, "aaaa.jsonl")
+		path := s.recordFile("aaaa")
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestIDsAreNew(t *testing.T) {
 	for range 50 {
 		s.note(s.newID(), "one", "two", swap.Refused, time.Time{})
 	}
-	if free(filepath.Join(s.records, s.ids()[0]+".jsonl")) {
+	if free(s.recordFile(s.ids()[0])) {
 		t.Error("a record is taken for none")
 	}
 }

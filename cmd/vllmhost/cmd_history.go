@@ -103,7 +103,7 @@ func printOperation(ui *term.Printer, o hostctl.Operation) error {
 	if o.User != "" {
 		by = ", asked for by " + o.User
 	}
-	ui.Line("%s %s: %s", strings.ToUpper(o.Op[:1])+o.Op[1:], o.ID, o.Summary)
+	ui.Line("%s %s: %s", title(o.Op), o.ID, o.Summary)
 	ui.Line("Began %s%s.", o.Began.Local().Format("2006-01-02 15:04:05"), by)
 	ui.Line("")
 	var rows [][]string
@@ -138,3 +138,6 @@ func took(o hostctl.Operation) string {
 	}
 	return term.Duration(max(0, end.Sub(o.Began)))
 }
+
+// title begins a line with an operation's name.
+func title(op string) string { return strings.ToUpper(op[:1]) + op[1:] }

@@ -113,7 +113,7 @@ func printStatus(ui *term.Printer, all []hostctl.InstanceStatus, operation *oper
 	var notes []string
 	if o := operation; o != nil {
 		notes = append(notes, fmt.Sprintf("%s %s (%s), asked for by %s %s ago, is at step %q; to watch it: vllmhost swap --attach",
-			strings.ToUpper(o.Op[:1])+o.Op[1:], o.ID, o.Summary, o.User, term.Duration(max(0, now.Sub(o.Began))), o.Step))
+			title(o.Op), o.ID, o.Summary, o.User, term.Duration(max(0, now.Sub(o.Began))), o.Step))
 	}
 	for _, s := range all {
 		notes = append(notes, statusNotes(s)...)

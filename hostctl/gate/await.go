@@ -48,7 +48,7 @@ var errEnded = errors.New("the engine ended before it was ready")
 // takes longer than StartTimeout. When ctx ends, which is systemd stopping a unit that is still loading, it sends
 // SIGTERM until the engine is gone.
 func (a *Await) Run(ctx context.Context, instance string, env Environment) error {
-	s, _, err := a.loaded(ctx, unitgen.UnitName(instance))
+	s, _, _, err := a.loaded(ctx, unitgen.UnitName(instance))
 	if err != nil {
 		return err
 	}

@@ -77,26 +77,18 @@ func TakeEnvironment() Environment {
 // maxUnitFile is far above what a unit with the longest command line allowed can have, in bytes.
 const maxUnitFile = 1 << 20
 
-// loaded returns the [X-Vllmhost] section of the unit as systemd has it loaded, with its state.
-func (h *Hook) loaded(ctx context.Context, unit string) (unitgen.Section, systemd.UnitStatus, error) {
-	status, err := h.Systemd.Unit(ctx, unit)
-	if err != nil {
-		return unitgen.Section{}, status, err
+// loaded returns the [X-Vllmhost] section of the unit as systemd has it loaded, with the text it is of and its state.
+func (h *Hook) loaded(ctx context.Context, unit string) (section unitgen.Section, text []byte, status systemd.UnitStatus, err error) {
+	if status, err = h.Systemd.Unit(ctx, unit); err != nil {
+		return section, nil, status, err
 	}
-	section, err := sectionOf(status)
-	return section, status, err
-}
-
-func sectionOf(status systemd.UnitStatus) (unitgen.Section, error) {
-	text, err := readUnit(status.FragmentPath)
-	if err != nil {
-		return unitgen.Section{}, fmt.Errorf("cannot read the unit %q: %v", status.Name, err)
+	if text, err = readUnit(status.FragmentPath); err != nil {
+		return section, nil, status, fmt.Errorf("cannot read the unit %q: %v", status.Name, err)
 	}
-	section, err := unitgen.ParseSection(text)
-	if err != nil {
-		return section, fmt.Errorf("cannot use the unit %q: %w", status.FragmentPath, err)
+	if section, err = unitgen.ParseSection(text); err != nil {
+		err = fmt.Errorf("cannot use the unit %q: %w", status.FragmentPath, err)
 	}
-	return section, nil
+	return section, text, status, err
 }
 
 func readUnit(path string) ([]byte, error) {

@@ -57,7 +57,7 @@ func (g *Guard) Run(ctx context.Context, instance string, env Environment) error
 }
 
 func (g *Guard) check(ctx context.Context, instance string, env Environment) error {
-	self, status, err := g.loaded(ctx, unitgen.UnitName(instance))
+	self, text, status, err := g.loaded(ctx, unitgen.UnitName(instance))
 	if err != nil {
 		return err
 	}
@@ -65,10 +65,6 @@ func (g *Guard) check(ctx context.Context, instance string, env Environment) err
 	visible := []string{"CUDA_VISIBLE_DEVICES=" + env.VisibleGPUs}
 	if err := g.pass(skip, checkDropIns(self, status, visible)); err != nil {
 		return err
-	}
-	text, err := readUnit(status.FragmentPath)
-	if err != nil {
-		return fmt.Errorf("cannot read the unit %q: %v", status.Name, err)
 	}
 	siblings, err := g.claim(ctx, Start{self, env.InvocationID, unitgen.Hash(text)})
 	if err != nil {
@@ -165,7 +161,7 @@ func (g *Guard) running(ctx context.Context, self unitgen.Section) ([]unitgen.Se
 		if status.Name == unitgen.UnitName(self.Instance) || over(status) || status.Sub == "start-pre" {
 			continue
 		}
-		other, status, err := g.loaded(ctx, status.Name)
+		other, _, status, err := g.loaded(ctx, status.Name)
 		if over(status) {
 			continue // it ended, and was unloaded, just now
 		}

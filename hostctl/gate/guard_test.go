@@ -229,7 +229,7 @@ func (b *bench) operation(starts string, instances ...string) {
 }
 
 func (b *bench) port(instance string) int {
-	section, err := sectionOf(b.systemd.units[unitgen.UnitName(instance)])
+	section, _, _, err := (&Hook{Systemd: b.systemd}).loaded(b.t.Context(), unitgen.UnitName(instance))
 	if err != nil {
 		b.t.Fatal(err)
 	}
